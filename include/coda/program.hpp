@@ -126,7 +126,8 @@ struct Node {
 
 // ---------------------------------------------------------------- declarations
 
-/// A compile-time integer with a default; parse() and build() replace its uses by its value.
+/// A compile-time integer. parse() replaces its uses by its value, so that a Program holds numbers alone; this is
+/// the record of what it was set to. Not part of equality, not printed.
 struct Param {
   std::string name;
   std::int64_t value = 0;
