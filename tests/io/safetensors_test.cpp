@@ -229,7 +229,7 @@ TEST(Safetensors, EveryTruncationAndManyMutationsGiveAnErrorOrAWholeFile) {
   const std::string good = read_file(dir / "good");
   for (std::size_t n = 0; n < good.size(); ++n) EXPECT_NE(refusal_of(good.substr(0, n)), "") << n;
   std::mt19937 random(1);
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     std::string bad = good;
     for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
       bad[random() % bad.size()] = static_cast<char>(random());
