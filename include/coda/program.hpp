@@ -18,8 +18,8 @@ inline constexpr ValueId no_value = -1;
 
 // ---------------------------------------------------------------- extents and shapes
 
-/// One extent of a declared shape. Table extents are
-/// either a free symbol bound by the tensor that is passed, or a number.
+/// One extent of a declared shape. The extents of a table are free symbols, bound by the tensor that is passed, or
+/// numbers.
 struct Extent {
   enum class Kind : std::uint8_t { m, n, half_n, twice_n, symbol, number };
   Kind kind = Kind::m;
@@ -184,6 +184,7 @@ class Program {
   std::vector<Param> params;
   DType a_dtype = DType::bf16;  ///< A[M, K]
   DType b_dtype = DType::bf16;  ///< B[N, K]
+  Location where;               ///< of the gemm statement; not part of equality
   std::vector<Operand> operands;
   std::vector<Let> lets;        ///< in order; every Let stands before its first use
   std::vector<Output> outputs;  ///< `out` and `finish`, in order
