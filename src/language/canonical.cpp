@@ -386,4 +386,11 @@ class Canonicaliser {
 
 void canonicalise(Program& p) { Canonicaliser(p).run(); }
 
+std::optional<bool> constant_boolean(const Program& p, ValueId v) {
+  Constants known(at(v) + 1);
+  for (ValueId u = 0; u <= v; ++u) known[at(u)] = evaluate(p.node(u), known);
+  if (!known[at(v)] || known[at(v)]->kind != ValueKind::boolean) return std::nullopt;
+  return known[at(v)]->value != 0;
+}
+
 }  // namespace coda::language

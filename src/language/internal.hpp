@@ -45,6 +45,9 @@ const Location& location_of(const Program& p, ValueId v);
 /// that point nowhere.
 void canonicalise(Program& p);
 
+/// Whether a condition made of constants alone holds; nullopt when it isn't one.
+std::optional<bool> constant_boolean(const Program& p, ValueId v);
+
 /// Infers Node::type; throws Error(type | locality). Expects canonical form.
 void infer_types(Program& p);
 

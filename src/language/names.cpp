@@ -81,8 +81,8 @@ std::string_view formula_of(Op op) {
 namespace language {
 
 bool is_reserved(std::string_view name) {
-  static constexpr std::string_view words[] = {"program", "param", "gemm", "in",  "out", "finish", "over", "and", "or",
-                                               "not",     "acc",   "row",  "col", "M",   "N",      "K",    "inf"};
+  static constexpr std::string_view words[] = {"program", "param", "gemm", "in",  "out", "finish", "if", "over", "and",
+                                               "or",      "not",   "acc",  "row", "col", "M",      "N",  "K",    "inf"};
   return std::find(std::begin(words), std::end(words), name) != std::end(words);
 }
 

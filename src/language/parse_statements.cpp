@@ -151,6 +151,15 @@ void Parser::parse_output(bool finish) {
   o.accumulate = accept("+=");
   if (!o.accumulate) expect("=", "or '+=', and the value to store");
   o.value = parse_expression();
+  if (const Token when = lexer_.peek(); accept("if")) {
+    const ValueId condition = parse_expression();
+    const auto known = constant_boolean(program_, condition);
+    if (!known)
+      fail_type(when.where, fmt::format("'{}' after if: expected a condition on params and numbers alone, which is "
+                                        "known when the program is read",
+                                        spell(program_, condition)));
+    if (!*known) return;
+  }
   if (program_.outputs.size() == max_arguments) fail_at(name.where, "more than 256 outputs");
   program_.outputs.push_back(std::move(o));
   program_.statements.push_back(-static_cast<std::int32_t>(program_.outputs.size()));
