@@ -5,17 +5,15 @@
 
 #include "coda/compare.hpp"
 #include "coda/inputs.hpp"
-#include "standard.hpp"
+#include "coda/text.hpp"
 
 namespace {
 
 using namespace coda;
-using test::standard;
 
 TEST(Reference, every_standard_program_has_sensible_inputs_and_an_unfused_path_near_fp64) {
-  for (const std::string& name : test::standard_names()) {
-    // Without z-loss its z_loss output would be a constant, which no reduction completes.
-    const Program p = standard(name, name == "linear_cross_entropy" ? ParamValues{{"with_z_loss", 1}} : ParamValues{});
+  for (const std::string& name : standard_programs()) {
+    const Program p = load_program(name);
     const Inputs inputs = make_inputs(p, {.extents = {24, 256, 64}, .symbols = {}, .seed = 3});
     const Expected e = expect(p, inputs.slots);
     for (std::size_t i = 0; i < p.outputs.size(); ++i) {
@@ -33,7 +31,7 @@ TEST(Reference, every_standard_program_has_sensible_inputs_and_an_unfused_path_n
 }
 
 TEST(Reference, compare_accepts_the_unfused_path_and_refuses_a_wrong_element) {
-  const Program p = standard("norm_swiglu");
+  const Program p = load_program("norm_swiglu");
   const Inputs inputs = make_inputs(p, {.extents = {16, 64, 32}, .symbols = {}, .seed = 1});
   Expected e = expect(p, inputs.slots);
   std::vector<Tensor> outputs{e.unfused[0], e.unfused[1]};
