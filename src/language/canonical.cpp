@@ -87,7 +87,7 @@ class Canonicaliser {
     fold();
     mark_needed();
     collect_names();
-    choose_names();
+    find_nameless();
     rebuild();
   }
 
@@ -224,19 +224,11 @@ class Canonicaliser {
     pairs_.push_back(pair);
   }
 
-  /// Names for what the text can't say without: a value used twice, an expression too deep.
-  void choose_names() {
-    std::set<std::string, std::less<>> taken;
-    for (const Operand& o : p_.operands) taken.insert(o.name);
-    for (const Let& let : p_.lets) taken.insert(let.names.begin(), let.names.end());
-    int next = 0;
-    const auto fresh = [&] {
-      std::string name;
-      do name = fmt::format("t{}", next++);
-      while (taken.contains(name));
-      return name;
-    };
-
+  /// What the text can't say without a name: a value used twice, an expression too deep.
+  void find_nameless() {
+    for (const Operand& o : p_.operands) taken_.insert(o.name);
+    for (const Let& let : p_.lets) taken_.insert(let.names.begin(), let.names.end());
+    wants_name_.assign(p_.nodes.size(), false);
     std::vector<int> uses(p_.nodes.size(), 0), depth(p_.nodes.size(), 0);
     std::vector<bool> pair_counted(pairs_.size(), false);
     for (std::size_t v = 0; v < p_.nodes.size(); ++v) {
@@ -253,17 +245,20 @@ class Canonicaliser {
     for (std::size_t v = 0; v < p_.nodes.size(); ++v) {
       if (!needed_[v]) continue;
       const Node& n = p_.nodes[v];
-      if (pair_of_[v] >= 0) {
-        Pair& pair = pairs_[static_cast<std::size_t>(pair_of_[v])];
-        for (int i : {0, 1})
-          if (pair.members[i] == static_cast<ValueId>(v) && pair.names[i].empty()) pair.names[i] = fresh();
-      }
       const bool atom = is_leaf(n.op) || n.op == Op::constant || pair_of_[v] >= 0 || !name_[v].empty();
       for (ValueId a : n.args)
         if (a != no_value) depth[v] = std::max(depth[v], depth[at(a)] + 1);
-      if (!atom && (uses[v] > 1 || depth[v] >= max_depth)) name_[v] = fresh();
-      if (atom || !name_[v].empty()) depth[v] = 0;
+      if (!atom && (uses[v] > 1 || depth[v] >= max_depth)) wants_name_[v] = true;
+      if (atom || wants_name_[v]) depth[v] = 0;
     }
+  }
+
+  /// Names count in the order of the text, whatever order the nodes were made in.
+  std::string fresh_name() {
+    std::string name;
+    do name = fmt::format("t{}", next_name_++);
+    while (taken_.contains(name));
+    return name;
   }
 
   // ---- writing the new program, in the order of its text
@@ -308,7 +303,9 @@ class Canonicaliser {
     }
   }
 
-  bool has_statement(ValueId v) const { return pair_of_[at(v)] >= 0 || !name_[at(v)].empty(); }
+  bool has_statement(ValueId v) const {
+    return pair_of_[at(v)] >= 0 || wants_name_[at(v)] || !name_[at(v)].empty();
+  }
 
   /// Writes the let of `v`, if it has one that isn't written yet, after the lets that it needs.
   void define(ValueId v) {
@@ -319,11 +316,11 @@ class Canonicaliser {
       const Pair& pair = pairs_[static_cast<std::size_t>(i)];
       for (int m : {0, 1}) {
         const bool present = pair.members[m] != no_value;
-        let.names.push_back(present ? pair.names[m] : "_");
+        let.names.push_back(!present ? "_" : pair.names[m].empty() ? fresh_name() : pair.names[m]);
         let.values.push_back(present ? emit(pair.members[m]) : no_value);
       }
     } else {
-      let.names.push_back(name_[at(v)]);
+      let.names.push_back(wants_name_[at(v)] ? fresh_name() : name_[at(v)]);
       let.values.push_back(emit(v));
     }
     defined_.insert(v);
@@ -377,6 +374,9 @@ class Canonicaliser {
   std::vector<std::string> name_;   ///< of a value that a let of its own names
   std::vector<int> pair_of_;        ///< index into pairs_, or -1
   std::vector<Pair> pairs_;
+  std::vector<bool> wants_name_;    ///< a value that gets a let it doesn't have yet
+  std::set<std::string, std::less<>> taken_;
+  int next_name_ = 0;
   std::vector<int> operand_;        ///< old operand -> new
   std::vector<ValueId> moved_;      ///< old node -> new
   std::set<ValueId> defined_;       ///< values whose let is written
