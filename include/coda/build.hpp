@@ -132,6 +132,9 @@ class Epilogue {
   Value row(Here here = Here::current());  ///< the row index m
   Value col(Here here = Here::current());  ///< the column index n
 
+  /// A number as a value; operators and functions take plain numbers too.
+  Value constant(const Arg& number) { return Value(this, resolve(number)); }
+
   Value input(std::string_view name, DType t, std::initializer_list<Dim> extents, Here here = Here::current());
   Table table(std::string_view name, DType t, std::initializer_list<Dim> extents, Here here = Here::current());
 
