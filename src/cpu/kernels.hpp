@@ -34,6 +34,8 @@ struct Kernels {
   float (*sum_exp)(const float* x, float max, std::int64_t n) = nullptr;  ///< sum of exp(x - max)
   /// d[i] += x[i]; d[i] = maximum(d[i], x[i]).
   void (*add_to)(float* d, const float* x, std::int64_t n) = nullptr;
+  /// (d[i], lost[i]) += x[i], compensated: d - lost is the sum to about twice f32's precision.
+  void (*sum_to)(float* d, float* lost, const float* x, std::int64_t n) = nullptr;
   void (*max_to)(float* d, const float* x, std::int64_t n) = nullptr;
   /// (m[i], s[i]) <- the softmax statistics of what they hold and x[i].
   void (*softmax_to)(float* m, float* s, const float* x, std::int64_t n) = nullptr;

@@ -134,6 +134,29 @@ void update(float* d, const float* x, int64_t n, F f) {
 void add_to(float* d, const float* x, int64_t n) { update(d, x, n, [](VecF a, VecF b) { return a + b; }); }
 void max_to(float* d, const float* x, int64_t n) { update(d, x, n, [](VecF a, VecF b) { return maximum(a, b); }); }
 
+void sum_to(float* d, float* lost, const float* x, int64_t n) {
+  const auto step = [&](VecF s, VecF c, VecF v, VecF& s2, VecF& c2) {
+    const VecF y = v - c;
+    const VecF t = s + y;
+    c2 = (t - s) - y;
+    s2 = t;
+    // An infinity or NaN must not turn into another by its compensation.
+    c2 = select(abs(c2) < __builtin_inff(), c2, VecF(0));
+  };
+  VecF s, c;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    step(load<VecF>(d + i), load<VecF>(lost + i), load<VecF>(x + i), s, c);
+    store(d + i, s);
+    store(lost + i, c);
+  }
+  if (i < n) {
+    step(load_part<VecF>(d + i, n - i), load_part<VecF>(lost + i, n - i), load_part<VecF>(x + i, n - i), s, c);
+    store_part(d + i, s, n - i);
+    store_part(lost + i, c, n - i);
+  }
+}
+
 void softmax_to(float* m, float* s, const float* x, int64_t n) {
   for (int64_t i = 0; i < n; i += lanes) {
     const bool whole = n - i >= lanes;
@@ -214,6 +237,7 @@ Kernels make_table(const char* name) {
   t.max = max;
   t.sum_exp = sum_exp;
   t.add_to = add_to;
+  t.sum_to = sum_to;
   t.max_to = max_to;
   t.softmax_to = softmax_to;
   t.pick_to = pick_to;

@@ -1,0 +1,484 @@
+// From a checked program to steps over strips.
+#include "cpu/lower.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "cpu/columns.hpp"
+#include "cpu/memory.hpp"
+#include "cpu/scalar_ops.hpp"
+
+namespace coda::cpu {
+namespace {
+
+Level level_of(const Type& t) {
+  if (t.width == Width::none) return t.rows ? Level::row : Level::scalar;
+  return t.rows ? Level::element : Level::column;
+}
+
+}  // namespace
+
+Lowering::Lowering(const Program& p, Slots slots, const Extents& e, const Grid& grid, bool at_once)
+    : p_(p), e_(e), grid_(grid), at_once_(at_once), made_(p.nodes.size()) {
+  arena.kernels = &kernels();
+  arena.slots = slots;
+  arena.program = &p;
+}
+
+Made Lowering::value(ValueId v) {
+  std::unique_ptr<Made>& made = made_[static_cast<std::size_t>(v)];
+  if (!made) made = std::make_unique<Made>(lower(v));
+  return *made;
+}
+
+Made Lowering::real(ValueId v) {
+  const Made m = value(v);
+  if (m.kind == ValueKind::real) return m;
+  const auto found = reals_.find(v);
+  if (found != reals_.end()) return found->second;
+  return reals_.emplace(v, as_real(m)).first->second;
+}
+
+Made Lowering::as_real(const Made& m) {
+  if (m.kind == ValueKind::real) return m;
+  Step s;
+  s.fn = arena.kernels->to_real;
+  s.x = m.place;
+  s.repeat = repeats(m, m.level);
+  return emit(s, m.level, m.lay, ValueKind::real);
+}
+
+/// Whether an argument is one element, repeated, where `user` runs.
+int Lowering::repeats(const Made& m, Level user) const {
+  return m.level == Level::scalar || (m.level == Level::row && user == Level::element) ? 1 : 0;
+}
+
+Made Lowering::constant(std::int32_t word, ValueKind kind) {
+  Made m;
+  m.place.kind = Place::Kind::scalar;
+  m.place.index = static_cast<int>(arena.scalars.size());
+  m.kind = kind;
+  arena.scalars.push_back(word);
+  return m;
+}
+
+Made Lowering::emit(Step s, Level level, Lay lay, ValueKind kind) {
+  Made m{{}, level, lay, kind};
+  m.place.lay = lay;
+  s.lay = lay;
+  const auto run = [&](std::int64_t count) {
+    s.d = m.place;
+    const Tile whole = grid_.whole();
+    Frame f;
+    f.arena = &arena;
+    f.tile = &whole;
+    execute(s, arena, whole, 0, count, resolve(s.d, f).base, resolve(s.x, f).base, resolve(s.y, f).base,
+            resolve(s.z, f).base);
+  };
+  switch (level) {
+    case Level::scalar:
+      m.place.kind = Place::Kind::scalar;
+      m.place.index = static_cast<int>(arena.scalars.size());
+      arena.scalars.push_back(0);
+      run(1);
+      return m;
+    case Level::row:
+      m.place.kind = Place::Kind::row;
+      m.place.index = static_cast<int>(arena.rows.size());
+      arena.rows.emplace_back(static_cast<std::size_t>(e_.m));
+      run(e_.m);
+      return m;
+    case Level::column:
+      m.place.kind = Place::Kind::column;
+      m.place.index = static_cast<int>(column_lays.size());
+      column_lays.push_back(lay);
+      if (at_once_) {
+        const std::int64_t count = grid_.whole().columns(lay).count;
+        arena.columns.emplace_back(static_cast<std::size_t>(count));
+        run(count);
+      } else {
+        s.d = m.place;
+        column_steps.push_back(s);
+      }
+      return m;
+    case Level::element:
+      m.place.kind = Place::Kind::temporary;
+      m.place.index = static_cast<int>(temporary_lays.size());
+      temporary_lays.push_back(lay);
+      s.d = m.place;
+      element_steps.push_back(s);
+      return m;
+  }
+  return m;
+}
+
+Made Lowering::filled(const Made& m, Lay lay, Level level) {
+  if (m.lay == lay && (m.level == level || level == Level::element) && !repeats(m, level)) return m;
+  Step s;
+  s.kind = Step::Kind::fill;
+  s.x = m.place;
+  return emit(s, level, lay, m.kind);
+}
+
+Made Lowering::lower(ValueId v) {
+  const Node& n = p_.node(v);
+  const Level level = level_of(n.type);
+  const Lay lay = lay_of(n.type);
+  switch (n.op) {
+    case Op::acc: {
+      Made m{{}, Level::element, Lay::full, ValueKind::real};
+      m.place.kind = Place::Kind::acc;
+      m.place.lay = Lay::full;
+      return m;
+    }
+    case Op::constant:
+      return n.type.kind == ValueKind::real
+                 ? constant(std::bit_cast<std::int32_t>(static_cast<float>(n.number)), ValueKind::real)
+                 : constant(static_cast<std::int32_t>(n.number), n.type.kind);
+    case Op::extent:
+      return constant(static_cast<std::int32_t>(n.index == 0 ? e_.m : n.index == 1 ? e_.n : e_.k), ValueKind::integer);
+    case Op::operand: return operand(n.index, lay, 0, n.type);
+    case Op::row: {
+      Made m{{}, Level::row, Lay::one, ValueKind::integer};
+      m.place.kind = Place::Kind::row;
+      m.place.index = static_cast<int>(arena.rows.size());
+      std::vector<std::int32_t>& row = arena.rows.emplace_back(static_cast<std::size_t>(e_.m));
+      for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<std::int32_t>(i);
+      return m;
+    }
+    case Op::col: {
+      Step s;
+      s.kind = Step::Kind::iota;
+      return emit(s, Level::column, Lay::full, ValueKind::integer);
+    }
+    case Op::split: return split(n);
+    case Op::join: return join(n);
+    case Op::lookup: return lookup(n);
+    case Op::round_to: {
+      const Made x = real(n.args[0]);
+      Step s;
+      s.kind = Step::Kind::round;
+      s.dtype = n.dtype;
+      s.x = x.place;
+      return emit(s, level, lay, ValueKind::real);
+    }
+    case Op::reduce_sum:
+    case Op::reduce_max:
+      if (n.over.kind == Over::Kind::segment) {
+        const Made x = filled(real(n.args[0]), lay, level);
+        Step s;
+        s.kind = Step::Kind::segment;
+        s.op = n.op;
+        s.segment = n.over.segment;
+        s.x = x.place;
+        return emit(s, level, lay, ValueKind::real);
+      }
+      break;
+    case Op::softmax_max: case Op::softmax_sum: case Op::pick: break;
+    default: return elementwise(n);
+  }
+  throw Error(ErrorKind::internal, fmt::format("program {}: '{}' is used before it is complete", p_.name, name_of(n.op)));
+}
+
+Made Lowering::operand(int index, Lay lay, std::int64_t shift, const Type& type) {
+  const Tensor& t = arena.operand(index);
+  const Level level = level_of(type);
+  const auto key = std::make_tuple(index, static_cast<int>(lay), shift);
+  const auto found = operands_.find(key);
+  if (found != operands_.end()) return found->second;
+  Made m{{}, level, lay, type.kind};
+  if (level == Level::scalar) {
+    std::int32_t word = 0;
+    load_run(*arena.kernels, t.dtype, t.data, 1, 1, &word);
+    m = constant(word, type.kind);
+  } else if (level == Level::row) {
+    m.place.kind = Place::Kind::row;
+    m.place.index = static_cast<int>(arena.rows.size());
+    std::vector<std::int32_t>& row = arena.rows.emplace_back(static_cast<std::size_t>(e_.m));
+    load_run(*arena.kernels, t.dtype, t.data, t.stride[0], e_.m, row.data());
+  } else {
+    const bool words = t.dtype == DType::f32 || t.dtype == DType::i32;
+    if (words && t.stride[t.rank - 1] == 1 && (at_once_ || grid_.contiguous(lay))) {
+      m.place.kind = Place::Kind::operand;
+      m.place.index = index;
+      m.place.lay = lay;
+      m.place.shift = shift;
+    } else {
+      Step s;
+      s.kind = Step::Kind::load;
+      s.index = index;
+      s.shift = shift;
+      m = emit(s, level, lay, type.kind);
+    }
+  }
+  operands_.emplace(key, m);
+  return m;
+}
+
+Made Lowering::split(const Node& n) {
+  const Type& whole = p_.node(n.args[0]).type;
+  const Level level = level_of(n.type);
+  const Lay lay = lay_of(n.type);
+  if (n.pairing.kind != Pairing::Kind::halves) {
+    const Made x = value(n.args[0]);
+    Step s;
+    s.kind = Step::Kind::split;
+    s.pairing = n.pairing;
+    s.member = n.index;
+    s.x = x.place;
+    return emit(s, level, lay, x.kind);
+  }
+  // The members of a split by halves lie as they are: an operand's in its columns, a strip's in its two halves.
+  if (p_.node(n.args[0]).op == Op::operand) {
+    return operand(p_.node(n.args[0]).index, lay, n.index * (columns_of(whole.width, e_.n) / 2), n.type);
+  }
+  Made m = value(n.args[0]);
+  m.lay = lay;
+  m.place.quarter += n.index * m.place.quarters / 2;
+  m.place.quarters /= 2;
+  return m;
+}
+
+Made Lowering::join(const Node& n) {
+  const Level level = level_of(n.type);
+  const Lay lay = lay_of(n.type);
+  const Lay member = n.type.width == Width::twice ? Lay::full
+                     : n.pairing.kind == Pairing::Kind::halves ? Lay::half_split : Lay::half;
+  const bool real_result = n.type.kind == ValueKind::real;
+  const auto arg = [&](int i) {
+    const Made m = real_result ? real(n.args[static_cast<std::size_t>(i)]) : value(n.args[static_cast<std::size_t>(i)]);
+    return filled(m, member, level);
+  };
+  Step s;
+  s.kind = Step::Kind::join;
+  s.pairing = n.pairing;
+  s.x = arg(0).place;
+  s.y = arg(1).place;
+  return emit(s, level, lay, n.type.kind);
+}
+
+Made Lowering::lookup(const Node& n) {
+  const Level level = level_of(n.type);
+  Step s;
+  s.kind = Step::Kind::lookup;
+  s.index = n.index;
+  const Made x = value(n.args[0]);
+  s.x = x.place;
+  s.repeat = repeats(x, level);
+  if (n.args[1] != no_value) {
+    const Made y = value(n.args[1]);
+    s.y = y.place;
+    s.repeat |= 2 * repeats(y, level);
+  }
+  return emit(s, level, lay_of(n.type), ValueKind::real);
+}
+
+Made Lowering::elementwise(const Node& n) {
+  const scalar::Rule rule = scalar::rule_of(n.op);
+  const int arity = arity_of(n.op);
+  const int first = rule == scalar::Rule::where ? 1 : 0;
+  bool integers = true;
+  for (int a = first; a < arity; ++a) {
+    integers = integers && value(n.args[static_cast<std::size_t>(a)]).kind != ValueKind::real;
+  }
+  if (rule == scalar::Rule::real) integers = false;
+  const Level level = level_of(n.type);
+  Step s;
+  s.op = n.op;
+  const auto op = static_cast<std::size_t>(n.op);
+  s.fn = integers ? arena.kernels->integer[op] : arena.kernels->real[op];
+  Place* places[] = {&s.x, &s.y, &s.z};
+  for (int a = 0; a < arity; ++a) {
+    const ValueId v = n.args[static_cast<std::size_t>(a)];
+    const Made m = integers || a < first ? value(v) : real(v);
+    *places[a] = m.place;
+    s.repeat |= repeats(m, level) << a;
+  }
+  if (s.fn == nullptr) {
+    throw Error(ErrorKind::internal, fmt::format("program {}: no loop for '{}' of {}", p_.name, name_of(n.op),
+                                                 integers ? "integers" : "reals"));
+  }
+  return emit(s, level, lay_of(n.type), n.type.kind);
+}
+
+// ---------------------------------------------------------------- effects
+
+void Lowering::store(int index) {
+  const Output& o = p_.outputs[static_cast<std::size_t>(index)];
+  const Node& n = p_.node(o.value);
+  if (n.op == Op::join && n.pairing.kind == Pairing::Kind::halves) {
+    // Each member goes to its own columns; nothing is put together first.
+    const Lay member = n.type.width == Width::twice ? Lay::full : Lay::half_split;
+    const std::int64_t half = columns_of(n.type.width, e_.n) / 2;
+    for (int i = 0; i < 2; ++i) store_value(index, real(n.args[static_cast<std::size_t>(i)]), member, i * half);
+    return;
+  }
+  const Made m = real(o.value);
+  Type t = n.type;
+  t.width = o.shape.width;
+  store_value(index, m, m.lay == Lay::one ? lay_of(t) : m.lay, 0);
+}
+
+void Lowering::store_value(int index, const Made& m, Lay lay, std::int64_t shift) {
+  Step s;
+  s.kind = Step::Kind::store;
+  s.index = index;
+  s.lay = lay;
+  s.shift = shift;
+  s.x = filled(m, lay, Level::element).place;
+  element_steps.push_back(s);
+}
+
+int Lowering::reduce(ValueId v) {
+  const Node& n = p_.node(v);
+  const bool softmax = n.op == Op::softmax_max || n.op == Op::softmax_sum;
+  // One pass makes both statistics of a value.
+  const auto key = std::make_pair(softmax ? n.args[0] : v, softmax ? 1 + static_cast<int>(n.over.kind) : 0);
+  const auto found = reduction_numbers_.find(key);
+  if (found != reduction_numbers_.end()) return found->second;
+  const int number = static_cast<int>(reductions.size());
+  reduction_numbers_.emplace(key, number);
+  const Made x = real(n.args[0]);
+  Reduction r;
+  r.op = softmax ? Op::softmax_sum : n.op;
+  r.over = n.over.kind;
+  r.lay = lay_of(p_.node(n.args[0]).type);
+  if (n.op == Op::pick) {
+    r.index_row = value(n.args[1]).place.index;
+    if (n.args[2] != no_value) r.ignored = arena.scalars[static_cast<std::size_t>(value(n.args[2]).place.index)];
+  }
+  reductions.push_back(r);
+  Step s;
+  s.kind = Step::Kind::reduce;
+  s.index = number;
+  s.lay = r.lay;
+  s.x = filled(x, r.lay, Level::element).place;
+  element_steps.push_back(s);
+  return number;
+}
+
+void Lowering::complete(ValueId v, std::vector<std::int32_t> words) {
+  const Type& t = p_.node(v).type;
+  Made m{{}, level_of(t), lay_of(t), ValueKind::real};
+  m.place.lay = m.lay;
+  switch (m.level) {
+    case Level::scalar: m = constant(words.at(0), ValueKind::real); break;
+    case Level::row:
+      m.place.kind = Place::Kind::row;
+      m.place.index = static_cast<int>(arena.rows.size());
+      arena.rows.push_back(std::move(words));
+      break;
+    default:
+      m.place.kind = Place::Kind::column;
+      m.place.index = static_cast<int>(column_lays.size());
+      column_lays.push_back(m.lay);
+      arena.columns.push_back(std::move(words));
+      break;
+  }
+  made_[static_cast<std::size_t>(v)] = std::make_unique<Made>(m);
+}
+
+const std::int32_t* Lowering::finished(int index, std::int64_t& count) {
+  const Output& o = p_.outputs[static_cast<std::size_t>(index)];
+  Type t;
+  t.rows = o.shape.layout == Layout::row;
+  t.width = o.shape.layout == Layout::column ? o.shape.width : Width::none;
+  Made m = real(o.value);
+  if (m.level != level_of(t)) m = filled(m, m.lay == Lay::one ? lay_of(t) : m.lay, level_of(t));
+  const Tile whole = grid_.whole();
+  Frame f;
+  f.arena = &arena;
+  f.tile = &whole;
+  count = m.level == Level::scalar ? 1 : m.level == Level::row ? e_.m : whole.columns(m.lay).count;
+  return reinterpret_cast<const std::int32_t*>(resolve(m.place, f).base);
+}
+
+// ---------------------------------------------------------------- temporaries
+
+/// Whether a strip of this lay can be computed where the output stores it.
+bool Lowering::direct_output(int index, Lay lay) const {
+  const Output& o = p_.outputs[static_cast<std::size_t>(index)];
+  const Tensor& t = arena.output(index);
+  return o.dtype == DType::f32 && !o.accumulate && !o.shape.transposed && t.rank == 2 && t.stride[1] == 1 &&
+         grid_.contiguous(lay);
+}
+
+void Lowering::allocate() {
+  // A temporary that an f32 output takes as it is lies in that output from the start.
+  std::vector<Place> homes(temporary_lays.size());
+  std::vector<Step> kept;
+  for (const Step& s : element_steps) {
+    if (s.kind == Step::Kind::store && s.x.quarters == 4 && s.x.lay == s.lay && direct_output(s.index, s.lay)) {
+      Place home;
+      home.kind = Place::Kind::output;
+      home.index = s.index;
+      home.lay = s.lay;
+      home.shift = s.shift;
+      if (s.x.kind == Place::Kind::temporary && homes[static_cast<std::size_t>(s.x.index)].kind == Place::Kind::none) {
+        homes[static_cast<std::size_t>(s.x.index)] = home;
+        continue;
+      }
+      if (s.x.kind == Place::Kind::acc && !product_into_output) {
+        product_into_output = true;
+        acc_output = s.index;
+        continue;
+      }
+    }
+    kept.push_back(s);
+  }
+  element_steps = std::move(kept);
+
+  std::vector<std::size_t> last(temporary_lays.size());
+  for (std::size_t i = 0; i < element_steps.size(); ++i) {
+    for (const Place* p : {&element_steps[i].x, &element_steps[i].y, &element_steps[i].z, &element_steps[i].d}) {
+      if (p->kind == Place::Kind::temporary) last[static_cast<std::size_t>(p->index)] = i;
+    }
+  }
+  std::vector<Lay> strips;
+  std::map<Lay, std::vector<int>> free;
+  std::vector<bool> released(temporary_lays.size());
+  const auto release = [&](const Place& p, std::size_t at) {
+    if (p.kind != Place::Kind::temporary) return;
+    const auto t = static_cast<std::size_t>(p.index);
+    if (last[t] != at || released[t] || homes[t].kind != Place::Kind::temporary) return;
+    released[t] = true;
+    free[temporary_lays[t]].push_back(homes[t].index);
+  };
+  const auto move = [&](Place& p) {
+    if (p.kind != Place::Kind::temporary) return;
+    const Place& home = homes[static_cast<std::size_t>(p.index)];
+    p.kind = home.kind;
+    p.index = home.index;
+    p.shift = home.shift;
+  };
+  for (std::size_t i = 0; i < element_steps.size(); ++i) {
+    Step& s = element_steps[i];
+    const Step before = s;
+    // An element-wise loop may write over its argument; the others move elements about.
+    const bool in_place = s.kind == Step::Kind::apply || s.kind == Step::Kind::round;
+    const auto release_arguments = [&] {
+      for (const Place& p : {before.x, before.y, before.z}) release(p, i);
+    };
+    if (in_place) release_arguments();
+    if (s.d.kind == Place::Kind::temporary && homes[static_cast<std::size_t>(s.d.index)].kind == Place::Kind::none) {
+      const Lay lay = temporary_lays[static_cast<std::size_t>(s.d.index)];
+      Place& home = homes[static_cast<std::size_t>(s.d.index)];
+      home.kind = Place::Kind::temporary;
+      if (free[lay].empty()) {
+        home.index = static_cast<int>(strips.size());
+        strips.push_back(lay);
+      } else {
+        home.index = free[lay].back();
+        free[lay].pop_back();
+      }
+    }
+    if (!in_place) release_arguments();
+    for (Place* p : {&s.d, &s.x, &s.y, &s.z}) move(*p);
+  }
+  temporary_lays = std::move(strips);
+}
+
+}  // namespace coda::cpu
