@@ -21,7 +21,8 @@ struct MapSpec {
   bool tf32 = false;            ///< use the driver's TFLOAT32 type (rounds on load) instead of FLOAT32
   int inner = 1;                ///< dimension of the tensor with stride 1; the other (if any) is the map's second
   bool vector = false;          ///< a 1-d tensor, viewed as one row of its elements
-  int half = -1;                ///< 0 or 1: views only the first or second half of the inner dimension; -1: all
+  int half = -1;                ///< 0 or 1: views only the first or second half of the columns; -1: all of them
+  bool outer_half = false;      ///< ... where the columns are the outer dimension: an output stored [N, M]
   int box_inner = 0, box_outer = 0;
   int swizzle = 0;              ///< bytes: 0, 32, 64 or 128
   bool operator==(const MapSpec&) const = default;
@@ -34,7 +35,7 @@ struct Field {
     group, raster,    ///< i32: tiles walk in bands of `group` cluster tiles along M (raster 0) or N (raster 1)
     pointer,          ///< u64: address of slot's first element; a scalar given as a host value passes null
     value,            ///< 4 bytes: a scalar's host value, converted to f32 or, for an integer operand, saturated to i32
-    extent0,          ///< i32: the slot's first extent (rows of a table)
+    extent0, extent1, ///< i32: the slot's first, second extent (of a table)
     stride0, stride1, ///< i64: element stride of the slot's first, second dimension
     split_from,       ///< i32: first cluster tile (in walk order) whose K is split in config.split parts
     partials,         ///< u64: address of workspace_bytes() bytes, 16-byte aligned, contents irrelevant
@@ -80,10 +81,12 @@ Demand demand_of(const Program&, std::uint32_t direct = 0);
 /// A slot moves by TMA unless its bit in `config.direct` is set. TMA needs: stride 1 in the last dimension, a 16-byte
 /// aligned base and a leading stride of a multiple of 16 bytes; where a slot is viewed in halves (see MapSpec::half)
 /// half the inner extent must be a multiple of 16 bytes too. Column vectors: stride 1, aligned base. Tables: the same
-/// as matrices (read two elements at a time). Row vectors and scalars are never moved by TMA: their bits don't matter.
-/// A and B have no slower path. With K = 0 the maps of A and B are not read. M and N must not be 0.
+/// as matrices, and an even last extent (they are read two elements at a time). Row vectors and scalars are never moved by TMA: their bits don't matter.
+/// A and B have no slower path. With K = 0 their maps view any valid address as if K were 1; nothing of it is read.
+/// M and N must not be 0.
 /// NVRTC is handed embedded::device_headers() and Emitted::wgmma under the name "wgmma.cuh";
-/// options: --gpu-architecture=sm_90a --std=c++17 -default-device.
+/// options: --gpu-architecture=sm_90a --std=c++17 -default-device --prec-div=false --prec-sqrt=false (division and square
+/// root to 2 ulp and 1 ulp).
 Emitted emit(const Program&, const Config&);
 
 }  // namespace coda

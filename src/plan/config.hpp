@@ -21,8 +21,8 @@ enum class Major : std::uint8_t { k, mn };
 struct Demand {
   DType operand = DType::bf16;   ///< element type of A
   int pair_run = 0;              ///< columns are paired far apart, in runs of this many neighbours; -1: by halves of N
-  int pair_head = 0;             ///< ... inside heads of this many columns (0: by halves)
-  int segment = 0;               ///< a tile must hold whole segments of this many columns (0: none)
+  int chunk_run = 0;             ///< a chunk must divide this (0: anything)
+  int segment = 0;               ///< each part of a tile must hold whole segments of this many columns (0: none)
   bool wide = false;             ///< a matrix of 4-byte elements passes through shared memory
   int column_values = 0;         ///< floats a warp keeps for each column (reductions over m)
   std::vector<int> staged;       ///< for each box an output is staged in, its bytes for each column of a chunk

@@ -1,0 +1,411 @@
+#include "cuda/emit_values.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <iterator>
+
+namespace coda::emission {
+namespace {
+
+enum class Rule { real, arith, integer, compare, logic, where };
+
+struct OpLine { Op op; Rule rule; };
+constexpr OpLine op_lines[] = {
+#define CODA_OP(name, arity, rule, formula) {Op::name, Rule::rule},
+#include "coda/ops.def"
+#undef CODA_OP
+};
+
+Rule rule_of(Op op) { return op_lines[static_cast<int>(op) - static_cast<int>(Op::add)].rule; }
+
+/// The identifier that an op has in ops.def, which is not always its spelling in the language.
+std::string identifier_of(Op op) {
+  constexpr const char* names[] = {
+#define CODA_OP(name, arity, rule, formula) #name,
+#include "coda/ops.def"
+#undef CODA_OP
+  };
+  return names[static_cast<int>(op) - static_cast<int>(Op::add)];
+}
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// Calls f(word) for each identifier of a formula and puts what it returns in its place.
+template <class F>
+std::string replace_words(std::string_view text, F f) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    if (!is_word(text[i])) { out += text[i++]; continue; }
+    std::size_t end = i;
+    while (end < text.size() && (is_word(text[end]) || text[end] == '.')) end++;
+    out += f(std::string(text.substr(i, end - i)));
+    i = end;
+  }
+  return out;
+}
+
+/// Whether arguments can be put into the formula: none stands in it twice.
+bool substitutes(Op op) {
+  int count[3] = {0, 0, 0};
+  replace_words(formula_of(op), [&](std::string w) {
+    if (w.size() == 1 && w[0] >= 'x' && w[0] <= 'z') count[w[0] - 'x']++;
+    return w;
+  });
+  return count[0] <= 1 && count[1] <= 1 && count[2] <= 1;
+}
+
+bool is_call(const std::string& s) {
+  const std::size_t open = s.find('(');
+  if (open == 0 || open == std::string::npos || s.back() != ')') return false;
+  if (!std::all_of(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(open), is_word)) return false;
+  int depth = 0;
+  for (std::size_t i = open; i < s.size(); i++) {
+    depth += s[i] == '(' ? 1 : s[i] == ')' ? -1 : 0;
+    if (depth == 0) return i + 1 == s.size();
+  }
+  return false;
+}
+
+std::string real_literal(double v) {
+  const float f = static_cast<float>(v);
+  if (std::isinf(f)) return f > 0 ? "infinity()" : "(-infinity())";
+  std::string s = fmt::format("{:.9g}", f);
+  if (s.find_first_of(".e") == std::string::npos) s += ".0";
+  s += "f";
+  return f < 0 || std::signbit(f) ? "(" + s + ")" : s;
+}
+std::string integer_literal(double v) {
+  const long long i = static_cast<long long>(v);
+  if (i == -2147483648LL) return "(-2147483647 - 1)";
+  return i < 0 ? fmt::format("({})", i) : fmt::format("{}", i);
+}
+
+const char* c_type(ValueKind k) { return k == ValueKind::real ? "float" : k == ValueKind::integer ? "int" : "bool"; }
+
+bool is_constant(const Program& p, ValueId v) {
+  const Node& n = p.node(v);
+  if (n.op == Op::constant) return true;
+  if (!is_elementwise(n.op) && n.op != Op::round_to) return false;
+  return std::all_of(n.args.begin(), n.args.end(), [&](ValueId a) { return a == no_value || is_constant(p, a); });
+}
+
+}  // namespace
+
+std::string bare(const std::string& s) {
+  if (s.size() < 2 || s.front() != '(') return s;
+  int depth = 0;
+  for (std::size_t i = 0; i < s.size(); i++) {
+    depth += s[i] == '(' ? 1 : s[i] == ')' ? -1 : 0;
+    if (depth == 0) return i + 1 == s.size() ? s.substr(1, s.size() - 2) : s;
+  }
+  return s;
+}
+
+std::string safe_name(const std::string& name) {
+  // Names that a page, the device headers or C++ use themselves.
+  static const std::set<std::string> reserved = {
+      "p", "r", "i", "h", "c", "e", "m", "n", "q", "n_0", "n_1", "at", "acc", "local", "first", "fresh", "staged", "loaded",
+      "lane", "warp", "rows", "row", "columns", "maps", "ok", "E", "C", "P", "in", "put_rows", "begin_rows", "finish_rows", "put_columns", "finish_columns", "put_totals", "finish_totals", "segments", "fetch", "ship", "half", "part", "group", "raster",
+      "M", "N", "K", "partials", "counters", "split_from", "thread", "block", "bar", "dst", "src", "id", "last",
+      "Row", "Config", "Params", "Maps", "Epilogue", "Sum", "Max", "Softmax", "Box", "Place", "Tile", "Word", "Value",
+      "real", "exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos", "floor", "abs", "select", "maximum", "minimum",
+      "infinity", "not_a_number", "f32", "i32", "f16", "bf16", "e4m3", "e5m2", "u8", "u16", "u32", "u64", "i64", "i64_", "lookup", "round_to", "scalar",
+      "alignas", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "constexpr", "continue", "default",
+      "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
+      "inline", "int", "long", "mutable", "namespace", "new", "not", "and", "or", "xor", "operator", "private", "protected",
+      "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw",
+      "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
+      "while", "concept", "requires", "char8_t", "char16_t", "char32_t", "bitand", "bitor", "compl", "not_eq", "and_eq", "or_eq", "xor_eq",
+      "nullptr", "noexcept", "decltype", "static_assert", "static_cast", "dynamic_cast", "const_cast", "reinterpret_cast",
+      "thread_local", "alignof", "co_await", "co_return", "co_yield", "consteval", "constinit", "min", "max", "DEV"};
+  for (const OpLine& l : op_lines)
+    if (identifier_of(l.op) == name) return name + "_";
+  return reserved.count(name) > 0 ? name + "_" : name;
+}
+
+// ---------------------------------------------------------------- page
+
+std::string Page::field(Field::Kind kind, int slot) {
+  fields.insert({kind, slot});
+  const std::string name = safe_name(std::string(analysis.slots[static_cast<std::size_t>(slot)].name));
+  switch (kind) {
+    case Field::Kind::pointer: return "p." + name;
+    case Field::Kind::value: return "p." + name + "_value";
+    case Field::Kind::extent0: return "p." + name + "_extent0";
+    case Field::Kind::extent1: return "p." + name + "_extent1";
+    case Field::Kind::stride0: return "p." + name + "_stride0";
+    default: return "p." + name + "_stride1";
+  }
+}
+
+namespace {
+std::string member_name(Page& page, std::vector<Hoisted>& list, ValueId v, int table, const char* otherwise) {
+  for (const Hoisted& h : list)
+    if (h == Hoisted{v, table, ""}) return h.member;
+  const Node& n = page.analysis.program.node(v);
+  std::string name = page.analysis.names[static_cast<std::size_t>(v)];
+  if (table >= 0) name = page.analysis.program.operands[static_cast<std::size_t>(table)].name + "_row";
+  else if (name.empty() && n.op == Op::operand) name = page.analysis.program.operands[static_cast<std::size_t>(n.index)].name;
+  else if (name.empty()) name = fmt::format("{}{}", otherwise, list.size());
+  name = safe_name(name);
+  while (!page.members.insert(name).second) name += "_";
+  list.push_back({v, table, name});
+  return name;
+}
+}  // namespace
+
+std::string Page::scalar(ValueId v) { return member_name(*this, scalars, v, -1, "scalar"); }
+std::string Page::row(ValueId v, int table) { return member_name(*this, rows, v, table, "row"); }
+
+std::string Page::definitions() const {
+  std::set<std::string> wanted;
+  for (Op op : ops) wanted.insert(identifier_of(op));
+  // An op calls only ops above it, so one pass from the bottom finds all that are called.
+  for (auto l = std::rbegin(op_lines); l != std::rend(op_lines); ++l) {
+    if (wanted.count(identifier_of(l->op)) == 0) continue;
+    replace_words(formula_of(l->op), [&](std::string w) {
+      for (const OpLine& other : op_lines)
+        if (identifier_of(other.op) == w && !substitutes(other.op)) wanted.insert(w);
+      return w;
+    });
+  }
+  std::string out;
+  for (const OpLine& l : op_lines)
+    if (wanted.count(identifier_of(l.op)) > 0)
+      out += fmt::format("DEV float {}(float x) {{ return {}; }}\n", identifier_of(l.op), formula_of(l.op));
+  return out;
+}
+
+// ---------------------------------------------------------------- segments
+
+int segment_count(const Analysis& a, const Reduction& r, int part_columns) {
+  const bool both = a.unit == Unit::far && a.pairing.kind == Pairing::Kind::halves && r.width == Width::full;
+  return part_columns / a.segment_length(r) * (both ? 2 : 1);
+}
+
+std::string segment_element(const Analysis& a, const Reduction& r, int instance) {
+  const bool both = a.unit == Unit::far && a.pairing.kind == Pairing::Kind::halves && r.width == Width::full;
+  const int length = a.segment_length(r);
+  return fmt::format("{}[{}(local + 8 * ({})) / {}][{}]", r.name,
+                     both && instance == 1 ? fmt::format("Tile<Config>::COLUMNS / {} + ", length) : "",
+                     a.unit == Unit::adjacent ? "i / 2" : "i / 4", length, a.unit == Unit::adjacent ? "i % 2" : "i / 2 % 2");
+}
+
+// ---------------------------------------------------------------- writer
+
+Writer::Writer(Page& page, Level level, std::string row_index)
+    : page_(page), a_(page.analysis), level_(level), row_index_(std::move(row_index)) {}
+
+std::string Writer::unique(std::string name) {
+  name = safe_name(name);
+  while (page_.members.count(name) > 0 || !taken_.insert(name).second) name += "_";
+  return name;
+}
+
+std::string Writer::column(int member) {
+  const int k = a_.unit == Unit::single ? 0 : member;
+  if (level_ == Level::column) return a_.unit == Unit::far ? fmt::format("n_{}", k) : "n";
+  uses_column_[k] = true;
+  return a_.unit == Unit::single ? "n" : fmt::format("n_{}", k);
+}
+std::string Writer::pair() {
+  if (level_ == Level::column) return "q";
+  uses_pair_ = true;
+  if (a_.unit == Unit::adjacent) uses_column_[0] = true;
+  return "q";
+}
+std::string Writer::inside() {
+  uses_inside_ = true;
+  if (a_.unit == Unit::far) uses_pair_ = true;
+  else uses_column_[0] = true;
+  return "ok";
+}
+
+std::vector<std::string> Writer::prologue() const {
+  std::vector<std::string> out;
+  const bool adjacent = a_.unit == Unit::adjacent;
+  const std::string x = adjacent ? "8 * (first + i / 2) + 2 * (lane & 3)" : "8 * (first + i / 4) + 2 * (lane & 3) + i % 2";
+  for (int k = 0; k < 2; k++) {
+    if (!uses_column_[k]) continue;
+    const std::string name = a_.unit == Unit::single ? "n" : fmt::format("n_{}", k);
+    if (adjacent) out.push_back(fmt::format("const int {} = at.n[0] + {}{};", name, x, k == 1 ? " + 1" : ""));
+    else out.push_back(fmt::format("const int {} = at.n[{}] + {};", name, k, x));
+  }
+  if (uses_pair_) out.push_back(adjacent ? "const int q = n_0 / 2;" : fmt::format("const int q = at.p + {};", x));
+  if (uses_inside_)
+    out.push_back(a_.unit == Unit::far ? "const bool ok = q < p.N / 2;"
+                                       : fmt::format("const bool ok = {} < p.N;", adjacent ? "n_0" : "n"));
+  return out;
+}
+
+std::string Writer::twice_column(const Pairing& q, int instance) {
+  const std::string n = column(instance / 2);
+  const int t = instance % 2;
+  switch (q.kind) {
+    case Pairing::Kind::halves: return t == 0 ? n : fmt::format("({} + p.N)", n);
+    case Pairing::Kind::heads: return fmt::format("head_column<{}, {}>({}, {})", q.head, q.rotary, t, n);
+    default: return t == 0 ? fmt::format("2 * {}", n) : fmt::format("(2 * {} + 1)", n);
+  }
+}
+
+std::string Writer::element(const std::string& array, Width w, int instance) const {
+  std::string s = array + a_.array_suffix(w, instance);
+  if (a_.unit != Unit::adjacent || w == Width::half) return s + "[i]";
+  return s + fmt::format("[2 * i + {}]", w == Width::twice ? instance / 2 : instance);
+}
+
+std::string Writer::column_element(const std::string& array, Width w, int instance) const {
+  std::string s = array + a_.array_suffix(w, instance);
+  if (a_.unit != Unit::adjacent) return s + "[i / 4 * 2 + i % 2]";
+  if (w == Width::half) return s + "[i / 2]";
+  return s + fmt::format("[i / 2 * 2 + {}]", w == Width::twice ? instance / 2 : instance);
+}
+
+std::string Writer::offset(int slot, const Shape& shape, int instance, const Pairing& twice) {
+  const std::string n = shape.width == Width::full   ? column(instance)
+                        : shape.width == Width::half ? half_column()
+                                                     : twice_column(twice, instance);
+  if (shape.layout == Layout::column) return fmt::format("{} * {}", n, page_.field(Field::Kind::stride0, slot));
+  const std::string s0 = page_.field(Field::Kind::stride0, slot), s1 = page_.field(Field::Kind::stride1, slot);
+  return fmt::format("{} * {} + {} * {}", row_index_, shape.transposed ? s1 : s0, n, shape.transposed ? s0 : s1);
+}
+
+std::string Writer::leaf_operand(const Node& n, ValueId v, int instance) {
+  const Operand& o = a_.program.operands[static_cast<std::size_t>(n.index)];
+  const int slot = a_.operand_slot(n.index);
+  const bool direct = a_.direct[static_cast<std::size_t>(slot)] || force_direct || level_ == Level::column;
+  const std::string tag = tag_of(o.dtype);
+  const auto base = [&] { return page_.field(Field::Kind::pointer, slot); };
+  switch (o.shape.layout) {
+    case Layout::scalar: return fmt::format("scalar({}(), {}, {})", tag, base(), page_.field(Field::Kind::value, slot));
+    case Layout::row:
+      return fmt::format("load1_if({}(), {} < p.M, {}, {} * {})", tag, row_index_, base(), row_index_,
+                         page_.field(Field::Kind::stride0, slot));
+    case Layout::column:
+      if (!direct) return column_element(o.name + "_in", o.shape.width, instance);
+      if (level_ == Level::column)
+        return fmt::format("load1({}(), {}, {})", tag, base(), offset(slot, o.shape, instance, a_.twice_pairing(v)));
+      return fmt::format("load1_if({}(), {}, {}, {})", tag, inside(), base(), offset(slot, o.shape, instance, a_.twice_pairing(v)));
+    default:
+      if (!direct) return element(o.name + "_in", o.shape.width, instance);
+      return fmt::format("load1_if({}(), {} && {} < p.M, {}, {})", tag, inside(), row_index_, base(),
+                         offset(slot, o.shape, instance, a_.twice_pairing(v)));
+  }
+}
+
+std::string Writer::lookup(const Node& n, int instance) {
+  const Operand& o = a_.program.operands[static_cast<std::size_t>(n.index)];
+  const int slot = a_.operand_slot(n.index);
+  const std::string tag = tag_of(o.dtype);
+  const bool table2 = o.shape.layout == Layout::table2;
+  const bool dense = !a_.direct[static_cast<std::size_t>(slot)];
+  const std::string extent = page_.field(table2 ? Field::Kind::extent1 : Field::Kind::extent0, slot);
+  const std::string stride = dense ? "1" : page_.field(table2 ? Field::Kind::stride1 : Field::Kind::stride0, slot);
+  if (!table2)
+    return fmt::format("lookup({}(), {}, {}, {}, {})", tag, page_.field(Field::Kind::pointer, slot), extent, stride,
+                       bare(value(n.args[0], instance)));
+  const Type& row_type = a_.program.node(n.args[0]).type;
+  std::string row;
+  if (level_ == Level::element && row_type.width == Width::none && row_type.rows) row = "r." + page_.row(n.args[0], n.index);
+  else
+    row = fmt::format("table_row({}(), {}, {}, {}, {})", tag, page_.field(Field::Kind::pointer, slot),
+                      page_.field(Field::Kind::extent0, slot), page_.field(Field::Kind::stride0, slot), bare(value(n.args[0], instance)));
+  return fmt::format("lookup({}(), {}, {}, {}, {})", tag, row, extent, stride, bare(value(n.args[1], instance)));
+}
+
+std::string Writer::promoted(ValueId v, int instance, bool to_real) {
+  const Node& n = a_.program.node(v);
+  if (!to_real || n.type.kind != ValueKind::integer) return value(v, instance);
+  if (n.op == Op::constant) return real_literal(n.number);
+  return fmt::format("float({})", bare(value(v, instance)));
+}
+std::string Writer::real(ValueId v, int instance) { return promoted(v, instance, true); }
+
+std::string Writer::elementwise(const Node& n, int instance) {
+  const int arity = arity_of(n.op);
+  const auto kind = [&](int i) { return a_.program.node(n.args[static_cast<std::size_t>(i)]).type.kind; };
+  bool any_real = false;
+  const Rule rule = rule_of(n.op);
+  for (int i = rule == Rule::where ? 1 : 0; i < arity; i++) any_real = any_real || kind(i) == ValueKind::real;
+  const bool to_real = rule == Rule::real || ((rule == Rule::arith || rule == Rule::compare || rule == Rule::where) && any_real);
+  std::string args[3];
+  for (int i = 0; i < arity; i++)
+    args[i] = promoted(n.args[static_cast<std::size_t>(i)], instance, to_real && !(rule == Rule::where && i == 0));
+  const std::string formula(formula_of(n.op));
+  if (!substitutes(n.op)) {
+    page_.ops.insert(n.op);
+    return fmt::format("{}({})", identifier_of(n.op), bare(args[0]));
+  }
+  const bool call = is_call(formula);
+  const std::string s = replace_words(formula, [&](std::string w) {
+    return w.size() == 1 && w[0] >= 'x' && w[0] <= 'z' ? call ? bare(args[w[0] - 'x']) : args[w[0] - 'x'] : w;
+  });
+  return call ? s : "(" + s + ")";
+}
+
+std::string Writer::declare(ValueId v, int instance, const std::string& expression) {
+  const Node& n = a_.program.node(v);
+  std::string name = a_.names[static_cast<std::size_t>(v)];
+  if (name.empty()) name = fmt::format("t{}", v);
+  if (level_ == Level::element || level_ == Level::column) name += a_.instances(n.type.width) > 1 && n.type.width != Width::half
+                                                                       ? fmt::format("_{}", instance)
+                                                                       : "";
+  name = unique(name);
+  line(fmt::format("const {} {} = {};", c_type(n.type.kind), name, bare(expression)));
+  return name;
+}
+
+std::string Writer::value(ValueId v, int instance) {
+  const Node& n = a_.program.node(v);
+  const Width w = n.type.width;
+  if (w == Width::none || w == Width::half) instance = 0;
+  if (const auto known = memo_.find({v, instance}); known != memo_.end()) return known->second;
+  const auto remember = [&](std::string s) { return memo_[{v, instance}] = std::move(s); };
+
+  if (n.op == Op::constant) return n.is_integer ? integer_literal(n.number) : real_literal(n.number);
+  if (n.op == Op::extent) return n.index == 0 ? "p.M" : n.index == 1 ? "p.N" : "p.K";
+  const bool tile = n.type.stage == Stage::tile;
+  if (tile && w == Width::none && !is_constant(a_.program, v)) {
+    if (!n.type.rows && level_ != Level::scalar) return remember(page_.scalar(v));
+    if (n.type.rows && level_ == Level::element) return remember(n.op == Op::row ? "int(r.m)" : "r." + page_.row(v));
+  }
+
+  std::string s;
+  switch (n.op) {
+    case Op::acc:
+      s = a_.unit == Unit::adjacent ? fmt::format("acc[2 * i + {}]", instance)
+          : instance == 0           ? "acc[i]"
+                                    : "acc[Tile<Config>::COLUMNS / 2 + i]";
+      return remember(s);
+    case Op::row: return remember(fmt::format("int({})", row_index_));
+    case Op::col: return remember(column(instance));
+    case Op::operand: s = leaf_operand(n, v, instance); break;
+    case Op::split:
+      s = value(n.args[0], w == Width::half ? n.index : instance * 2 + n.index);
+      break;
+    case Op::join: s = w == Width::full ? real(n.args[static_cast<std::size_t>(instance)], 0)
+                                        : real(n.args[static_cast<std::size_t>(instance % 2)], instance / 2);
+      if (n.type.kind == ValueKind::integer) s = w == Width::full ? value(n.args[static_cast<std::size_t>(instance)], 0)
+                                                                  : value(n.args[static_cast<std::size_t>(instance % 2)], instance / 2);
+      break;
+    case Op::lookup: s = lookup(n, instance); break;
+    case Op::round_to: s = fmt::format("round_to({}(), {})", tag_of(n.dtype), bare(real(n.args[0], instance))); break;
+    case Op::reduce_sum: case Op::reduce_max: {
+      const Reduction& r = a_.reductions[static_cast<std::size_t>(a_.reduction_of.at(v))];
+      s = fmt::format("{}.{}()", segment_element(a_, r, instance), n.op == Op::reduce_sum ? "sum" : "max");
+      break;
+    }
+    case Op::softmax_max: case Op::softmax_sum: case Op::pick:
+      throw Error(ErrorKind::internal, fmt::format("{}: a reduction is used before it is complete", a_.program.name));
+    default: s = elementwise(n, instance); break;
+  }
+  const bool named = !a_.names[static_cast<std::size_t>(v)].empty();
+  const bool leaf = n.op == Op::operand && s.find('(') == std::string::npos;
+  if (!leaf && (named || a_.uses[static_cast<std::size_t>(v)] > 1)) s = declare(v, instance, s);
+  return remember(s);
+}
+
+}  // namespace coda::emission

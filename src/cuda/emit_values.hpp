@@ -1,0 +1,102 @@
+// Values of a program as CUDA expressions. Internal to src/cuda/emit*.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/emit_program.hpp"
+
+namespace coda::emission {
+
+/// A value that is computed once a kernel (scalars) or once a row, and kept in a member of the page's Epilogue.
+struct Hoisted {
+  ValueId value = no_value;
+  int table = -1;      ///< >= 0: not the value itself but the row of this operand (a table) that it points to
+  std::string member;
+  bool operator==(const Hoisted& o) const { return value == o.value && table == o.table; }
+};
+
+/// What the parts of one page share.
+struct Page {
+  explicit Page(const Analysis& a) : analysis(a) {}
+  const Analysis& analysis;
+  std::vector<Hoisted> scalars, rows;
+  std::set<Op> ops;                             ///< ops that the page has to define as functions
+  std::set<std::pair<Field::Kind, int>> fields; ///< of Params, by kind and slot
+  std::set<std::string> members;                ///< names taken in Epilogue and its Row
+
+  /// "p.rstd", "p.rstd_stride0": registers the field.
+  std::string field(Field::Kind kind, int slot);
+  std::string scalar(ValueId v);                ///< the member that holds it
+  std::string row(ValueId v, int table = -1);
+  /// Definitions of `ops` and of what they call, in the order of ops.def.
+  std::string definitions() const;
+};
+
+/// Writes the statements of one scope. What surrounds it: nothing (scalar), a row (in begin_rows: `r` is being filled; in
+/// finish_rows: `m`), one unit of a tile (element), or a column (in finish_columns: `n`, `q`).
+class Writer {
+ public:
+  enum class Level : std::uint8_t { scalar, row, element, column };
+
+  Writer(Page& page, Level level, std::string row_index = "r.m");
+
+  /// The value's instance, as an expression. Writes the statements it needs.
+  std::string value(ValueId v, int instance = 0);
+  /// ... as a real number.
+  std::string real(ValueId v, int instance = 0);
+  void line(std::string s) { lines_.push_back(std::move(s)); }
+  /// `v` is known here by this expression.
+  void know(ValueId v, int instance, std::string expression) { memo_[{v, instance}] = std::move(expression); }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+  /// Names of a unit's column (member k), its pair, whether it lies in the matrix, its row's half and its column's place
+  /// in register arrays of columns. Using one puts it into the prologue.
+  std::string column(int member);
+  std::string pair();
+  std::string inside();
+  /// Declarations of those used.
+  std::vector<std::string> prologue() const;
+
+  /// Column in the tensor of an instance at half or twice width.
+  std::string half_column() { return pair(); }
+  std::string twice_column(const Pairing& q, int instance);
+  /// Reference to an instance in a register array of elements, or of columns.
+  std::string element(const std::string& array, Width w, int instance) const;
+  std::string column_element(const std::string& array, Width w, int instance) const;
+  /// Address arithmetic of an instance of a tensor that goes direct.
+  std::string offset(int slot, const Shape& shape, int instance, const Pairing& twice);
+
+  bool force_direct = false;  ///< tile operands from global memory, whatever their slot: the ring is read once, later
+
+ private:
+  std::string leaf_operand(const Node& n, ValueId v, int instance);
+  std::string lookup(const Node& n, int instance);
+  std::string elementwise(const Node& n, int instance);
+  std::string promoted(ValueId v, int instance, bool to_real);
+  std::string declare(ValueId v, int instance, const std::string& expression);
+  std::string unique(std::string name);
+
+  Page& page_;
+  const Analysis& a_;
+  Level level_;
+  std::string row_index_;
+  std::map<std::pair<ValueId, int>, std::string> memo_;
+  std::vector<std::string> lines_;
+  std::set<std::string> taken_;
+  bool uses_column_[2] = {false, false}, uses_pair_ = false, uses_inside_ = false;
+};
+
+/// "sum0[(local + 8 * (i / 4)) / 64][i / 2 % 2]": the result of the segment that a unit's member is in, and how many there
+/// are in a tile.
+std::string segment_element(const Analysis&, const Reduction&, int instance);
+int segment_count(const Analysis&, const Reduction&, int part_columns);
+
+/// Without the parentheses around all of it.
+std::string bare(const std::string& expression);
+/// `name`, or with a _ behind it where it means something else in a page.
+std::string safe_name(const std::string& name);
+
+}  // namespace coda::emission
