@@ -42,16 +42,19 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// FILE, --param, --without: one program from the command line.
+/// FILE, --param, --without, --dtype: one program from the command line.
 struct ProgramOptions {
   std::string file;
   std::vector<std::string> params;
   std::vector<std::string> without;
+  std::string dtype;
 
   /// Declares the options; `with_file` also the positional FILE.
   void add_to(CLI::App& sub, bool with_file = true);
   Program load() const { return load(file); }
   Program load(const std::string& path) const;
+  /// `p` in the types of --dtype.
+  Program with_dtype(Program p) const;
 };
 
 /// "eps=1e-6" to its two sides. Throws UsageError without a '=' or with nothing before it.

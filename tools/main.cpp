@@ -41,7 +41,9 @@ int main(int argc, char** argv) {
   add_programs(app, action);
   add_check(app, action);
   add_print(app, action);
+  add_run(app, action);
   add_explain(app, action);
+  add_verify(app, action);
 
   try {
     app.parse(argc, argv);

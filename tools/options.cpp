@@ -12,6 +12,14 @@ void ProgramOptions::add_to(CLI::App& sub, bool with_file) {
   sub.add_option("--param", params, "Set a program's param, as in --param D=64 (repeat for more)")->allow_extra_args(false);
   sub.add_option("--without", without, "Leave an output out, and what only it needs (repeat for more)")
       ->allow_extra_args(false);
+  sub.add_option("--dtype", dtype, "Type of A, B and of every bf16 argument instead: f32 or f16")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+}
+
+Program ProgramOptions::with_dtype(Program p) const {
+  if (dtype == "f32") return p.with_dtype(DType::f32);
+  if (dtype == "f16") return p.with_dtype(DType::f16);
+  return p;
 }
 
 Program ProgramOptions::load(const std::string& path) const {
@@ -22,7 +30,7 @@ Program ProgramOptions::load(const std::string& path) const {
   }
   Program p = load_program(path, values);
   for (const std::string& output : without) p = p.without(output);
-  return p;
+  return with_dtype(std::move(p));
 }
 
 std::pair<std::string, std::string> key_value(std::string_view text, std::string_view option) {
