@@ -100,11 +100,13 @@ class Table {
 /// What an op takes: a value, a number or an extent. It remembers the line it was written on.
 class Arg {
  public:
-  Arg(const Value& v, Here here = Here::current()) : kind_(Kind::value), value_(v.id_), owner_(v.epilogue_), here_(here) {}
+  Arg(const Value& v, Here here = Here::current())
+      : kind_(Kind::value), value_(v.id_), owner_(v.epilogue_), here_(here) {}
   template <std::floating_point T>
   Arg(T x, Here here = Here::current()) : kind_(Kind::real), number_(static_cast<double>(x)), here_(here) {}
-  template <std::integral T> requires(!std::same_as<T, bool>)
-  Arg(T x, Here here = Here::current()) : kind_(Kind::integer), number_(static_cast<double>(x)), here_(here) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Arg(T x, Here here = Here::current())
+      : kind_(Kind::integer), number_(static_cast<double>(x)), here_(here) {}
   Arg(const Dim& d, Here here = Here::current()) : kind_(Kind::dim), dim_(d), here_(here) {}
 
  private:

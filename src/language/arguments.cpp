@@ -23,8 +23,8 @@ class ArgumentChecker {
 
   Extents run() {
     if (given_.size() != slots_.size()) {
-      fail(ErrorKind::shape, fmt::format("{} arguments: expected {}, in this order: {}", given_.size(), slots_.size(),
-                                         names()));
+      fail(ErrorKind::shape,
+           fmt::format("{} arguments: expected {}, in this order: {}", given_.size(), slots_.size(), names()));
     }
     for (std::size_t i = 0; i < slots_.size(); ++i)
       if (!absent(i)) check_one(slots_[i], given_[i]);
@@ -40,9 +40,7 @@ class ArgumentChecker {
     std::string by;
   };
 
-  [[noreturn]] void fail(ErrorKind kind, std::string_view message) const {
-    language::fail(kind, {}, p_.name, message);
-  }
+  [[noreturn]] void fail(ErrorKind kind, std::string_view message) const { language::fail(kind, {}, p_.name, message); }
 
   std::string names() const {
     std::string all;
@@ -67,8 +65,8 @@ class ArgumentChecker {
     if (t.data != nullptr || t.rank != 0) return false;
     const Slot& s = slots_[i];
     if (s.role == Slot::Role::output) return true;
-    fail(ErrorKind::shape, fmt::format("{} '{}' isn't given: expected {}; only outputs may be left out", role(s), s.name,
-                                       declared(s)));
+    fail(ErrorKind::shape,
+         fmt::format("{} '{}' isn't given: expected {}; only outputs may be left out", role(s), s.name, declared(s)));
   }
 
   void check_one(const Slot& s, const Tensor& t) {
@@ -105,8 +103,7 @@ class ArgumentChecker {
     if (overflow || (!empty && (__builtin_mul_overflow(last, static_cast<std::int64_t>(size_of(t.dtype)), &bytes) ||
                                 __builtin_mul_overflow(elements, static_cast<std::int64_t>(size_of(t.dtype)), &bytes))))
       refuse(ErrorKind::shape, fmt::format("{} spans more bytes than 63 bits count", describe(t)));
-    if (t.data == nullptr && !empty)
-      refuse(ErrorKind::value, fmt::format("found no data, only {}", describe(t)));
+    if (t.data == nullptr && !empty) refuse(ErrorKind::value, fmt::format("found no data, only {}", describe(t)));
 
     bind_extents(s, t);
     if (rank > 0) check_device(s, t);
@@ -192,12 +189,13 @@ class ArgumentChecker {
                                    : width == Width::twice ? n_.value * 2
                                                            : n_.value;
       if (columns % divisor == 0) continue;
-      fail(ErrorKind::shape,
-           fmt::format("'{}'{}: expected {} divisible by {}, found N = {} (from {})",
-                       spell(p_, static_cast<ValueId>(v)),
-                       n.where.line > 0 ? fmt::format(" (line {})", n.where.line) : "",
-                       width == Width::half ? "N/2" : width == Width::twice ? "2N" : "N", divisor, n_.value,
-                       n_.by));
+      fail(ErrorKind::shape, fmt::format("'{}'{}: expected {} divisible by {}, found N = {} (from {})",
+                                         spell(p_, static_cast<ValueId>(v)),
+                                         n.where.line > 0 ? fmt::format(" (line {})", n.where.line) : "",
+                                         width == Width::half    ? "N/2"
+                                         : width == Width::twice ? "2N"
+                                                                 : "N",
+                                         divisor, n_.value, n_.by));
     }
   }
 
@@ -231,12 +229,12 @@ std::vector<Tensor> bind(const Program& p, const std::map<std::string, Tensor, s
     } else if (s.role == Slot::Role::output) {
       all.emplace_back();
     } else {
-      language::fail(ErrorKind::shape, {}, p.name,
-                     fmt::format("'{}' isn't given: expected {}{}; only outputs may be left out", s.name,
-                                 name_of(s.dtype),
-                                 s.role == Slot::Role::a   ? "[M, K]"
-                                 : s.role == Slot::Role::b ? "[N, K]"
-                                                           : spell(*s.shape)));
+      language::fail(
+          ErrorKind::shape, {}, p.name,
+          fmt::format("'{}' isn't given: expected {}{}; only outputs may be left out", s.name, name_of(s.dtype),
+                      s.role == Slot::Role::a   ? "[M, K]"
+                      : s.role == Slot::Role::b ? "[N, K]"
+                                                : spell(*s.shape)));
     }
   }
   return all;

@@ -96,8 +96,8 @@ ValueId Epilogue::resolve(const Arg& a) {
   n.number = n.is_integer ? a.number_ : static_cast<double>(static_cast<float>(a.number_));
   if (n.is_integer ? std::abs(n.number) > std::numeric_limits<std::int32_t>::max()
                    : std::isinf(n.number) && !std::isinf(a.number_))
-    refuse(a.here_, fmt::format("the number {}: expected {}", a.number_, n.is_integer ? "an integer of 32 bits"
-                                                                                      : "one in the range of f32"));
+    refuse(a.here_, fmt::format("the number {}: expected {}", a.number_,
+                                n.is_integer ? "an integer of 32 bits" : "one in the range of f32"));
   return add(std::move(n)).id();
 }
 
@@ -146,8 +146,8 @@ Value Epilogue::input(std::string_view name, DType t, std::initializer_list<Dim>
   const int index = declare(name, t, extents, here);
   const Shape& s = program_.operands.back().shape;
   if (language::is_table(s))
-    refuse(here, fmt::format("input '{}' has the extents {} of a table: expected Epilogue::table", name,
-                             language::spell(s)));
+    refuse(here,
+           fmt::format("input '{}' has the extents {} of a table: expected Epilogue::table", name, language::spell(s)));
   return leaf(Op::operand, index, here);
 }
 
@@ -155,8 +155,8 @@ Table Epilogue::table(std::string_view name, DType t, std::initializer_list<Dim>
   const int index = declare(name, t, extents, here);
   const Shape& s = program_.operands.back().shape;
   if (!language::is_table(s))
-    refuse(here, fmt::format("table '{}' has the extents {}: expected extents other than M and N", name,
-                             language::spell(s)));
+    refuse(here,
+           fmt::format("table '{}' has the extents {}: expected extents other than M and N", name, language::spell(s)));
   return Table(this, index);
 }
 

@@ -24,9 +24,7 @@ struct Constant {
 using Constants = std::vector<std::optional<Constant>>;
 
 /// 32-bit wrap-around, as the engines compute.
-double wrap(double x) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::int64_t>(x)));
-}
+double wrap(double x) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::int64_t>(x))); }
 double floor_divide(double x, double y) { return y == 0 ? 0 : std::floor(x / y); }
 
 /// The value of a comparison, a logical op or plain arithmetic on constants; nullopt for anything else.
@@ -114,8 +112,12 @@ class Canonicaliser {
       if (n.index < 0 || static_cast<std::size_t>(n.index) >= limit) broken("an index out of range");
       std::size_t arguments = static_cast<std::size_t>(arity_of(n.op));
       switch (n.op) {
-        case Op::split: case Op::round_to: case Op::reduce_sum: case Op::reduce_max:
-        case Op::softmax_max: case Op::softmax_sum: arguments = 1; break;
+        case Op::split:
+        case Op::round_to:
+        case Op::reduce_sum:
+        case Op::reduce_max:
+        case Op::softmax_max:
+        case Op::softmax_sum: arguments = 1; break;
         case Op::join: arguments = 2; break;
         case Op::pick: arguments = n.args[2] == no_value ? 2 : 3; break;
         case Op::lookup:
@@ -303,9 +305,7 @@ class Canonicaliser {
     }
   }
 
-  bool has_statement(ValueId v) const {
-    return pair_of_[at(v)] >= 0 || wants_name_[at(v)] || !name_[at(v)].empty();
-  }
+  bool has_statement(ValueId v) const { return pair_of_[at(v)] >= 0 || wants_name_[at(v)] || !name_[at(v)].empty(); }
 
   /// Writes the let of `v`, if it has one that isn't written yet, after the lets that it needs.
   void define(ValueId v) {
@@ -369,17 +369,17 @@ class Canonicaliser {
 
   Program& p_;
   Program out_;
-  std::vector<ValueId> now_;        ///< old node -> the old node that stands for it
+  std::vector<ValueId> now_;  ///< old node -> the old node that stands for it
   std::vector<bool> needed_;
-  std::vector<std::string> name_;   ///< of a value that a let of its own names
-  std::vector<int> pair_of_;        ///< index into pairs_, or -1
+  std::vector<std::string> name_;  ///< of a value that a let of its own names
+  std::vector<int> pair_of_;       ///< index into pairs_, or -1
   std::vector<Pair> pairs_;
-  std::vector<bool> wants_name_;    ///< a value that gets a let it doesn't have yet
+  std::vector<bool> wants_name_;  ///< a value that gets a let it doesn't have yet
   std::set<std::string, std::less<>> taken_;
   int next_name_ = 0;
-  std::vector<int> operand_;        ///< old operand -> new
-  std::vector<ValueId> moved_;      ///< old node -> new
-  std::set<ValueId> defined_;       ///< values whose let is written
+  std::vector<int> operand_;    ///< old operand -> new
+  std::vector<ValueId> moved_;  ///< old node -> new
+  std::set<ValueId> defined_;   ///< values whose let is written
 };
 
 }  // namespace

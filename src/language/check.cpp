@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <limits>
+#include <map>
 
 #include "diagnostics.hpp"
 #include "internal.hpp"
@@ -102,8 +102,8 @@ class Checker {
   void check_output(const Output& o) {
     check_shape(o.shape, o.where, o.name);
     if (!is_float(o.dtype) || o.dtype == DType::f64)
-      refuse(o.where, fmt::format("the output '{}' of {}: expected f32, bf16, f16, e4m3 or e5m2", o.name,
-                                  name_of(o.dtype)));
+      refuse(o.where,
+             fmt::format("the output '{}' of {}: expected f32, bf16, f16, e4m3 or e5m2", o.name, name_of(o.dtype)));
     if (o.finish) {
       if (o.accumulate) refuse(o.where, fmt::format("finish '{}' with +=: expected =; only out accumulates", o.name));
       if (o.shape.layout != Layout::scalar && o.shape.layout != Layout::row && o.shape.layout != Layout::column)
@@ -137,8 +137,8 @@ class Checker {
       if (p.kind == Pairing::Kind::none) refuse(n.where, "a split or join without a pairing");
       if (p.kind == Pairing::Kind::heads) {
         if (p.head <= 0 || p.head % 2 != 0)
-          refuse(n.where, fmt::format("heads of {} columns: expected an even number, since a head's columns pair up",
-                                      p.head));
+          refuse(n.where,
+                 fmt::format("heads of {} columns: expected an even number, since a head's columns pair up", p.head));
         if (p.rotary <= 0 || p.rotary % 2 != 0 || p.rotary > p.head)
           refuse(n.where, fmt::format("{} rotary columns of a head of {}: expected an even number from 2 to {}",
                                       p.rotary, p.head, p.head));
@@ -151,9 +151,9 @@ class Checker {
       const Operand& o = p_.operands[static_cast<std::size_t>(n.index)];
       const bool table = is_table(o.shape);
       if (table != (n.op == Op::lookup))
-        refuse(n.where, table ? fmt::format("'{}' is a table {}: expected a lookup", o.name, spell(o.shape))
-                              : fmt::format("'{}' has the extents {}: expected a table to look up", o.name,
-                                            spell(o.shape)));
+        refuse(n.where,
+               table ? fmt::format("'{}' is a table {}: expected a lookup", o.name, spell(o.shape))
+                     : fmt::format("'{}' has the extents {}: expected a table to look up", o.name, spell(o.shape)));
     }
   }
 
@@ -170,14 +170,14 @@ class Checker {
       if (in_range(o.value, used)) used[static_cast<std::size_t>(o.value)] = true;
     for (std::size_t i = 0; i < operand_used.size(); ++i)
       if (!operand_used[i])
-        refuse(p_.operands[i].where, fmt::format("the operand '{}' is never used: use it or remove it",
-                                                 p_.operands[i].name));
+        refuse(p_.operands[i].where,
+               fmt::format("the operand '{}' is never used: use it or remove it", p_.operands[i].name));
     for (const Let& let : p_.lets)
       for (std::size_t i = 0; i < let.values.size() && i < let.names.size(); ++i)
         if (in_range(let.values[i], used) && !used[static_cast<std::size_t>(let.values[i])])
-          refuse(p_.node(let.values[i]).where, fmt::format("the value '{}' is never used: use it or {}", let.names[i],
-                                                           let.names.size() == 2 ? "write _ in its place"
-                                                                                 : "remove it"));
+          refuse(p_.node(let.values[i]).where,
+                 fmt::format("the value '{}' is never used: use it or {}", let.names[i],
+                             let.names.size() == 2 ? "write _ in its place" : "remove it"));
   }
 
   const Program& p_;

@@ -52,18 +52,17 @@ std::string excerpt(std::string_view text, const Location& where) {
   std::string_view line = text.substr(begin, text.find('\n', begin) - begin);
 
   // Characters, not bytes, so that the caret stands under what it means; control characters become spaces.
-  std::vector<std::string> characters;
-  for (char c : line) {
-    if (continues_character(c) && !characters.empty())
-      characters.back() += c;
-    else
-      characters.emplace_back(1, static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c);
-  }
   const auto caret = static_cast<std::size_t>(where.column - 1);
   const std::size_t first = caret > excerpt_width - 20 ? caret - (excerpt_width - 20) : 0;
   std::string shown;
-  for (std::size_t i = first; i < std::min(characters.size(), first + excerpt_width); ++i) shown += characters[i];
+  std::size_t character = 0;  // how many have begun
+  for (char c : line) {
+    if (!continues_character(c) || character == 0) ++character;
+    if (character > first + excerpt_width) break;
+    if (character > first) shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
+  }
   while (!shown.empty() && shown.back() == ' ') shown.pop_back();
+  if (shown.empty()) return "";
   return fmt::format("\n  | {}\n  | {:>{}}", shown, '^', caret - first + 1);
 }
 

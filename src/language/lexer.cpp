@@ -31,8 +31,7 @@ std::string describe(const Token& t) {
     case Token::Kind::end: return "the end of the text";
     case Token::Kind::newline: return "the end of the line";
     case Token::Kind::integer:
-    case Token::Kind::real:
-      return t.text.size() <= 40 ? fmt::format("the number {}", t.text) : "a number";
+    case Token::Kind::real: return t.text.size() <= 40 ? fmt::format("the number {}", t.text) : "a number";
     default: return fmt::format("'{}'", t.text);
   }
 }

@@ -12,14 +12,12 @@ namespace coda::language {
 struct Token {
   enum class Kind : std::uint8_t { end, newline, name, integer, real, symbol };
   Kind kind = Kind::end;
-  std::string_view text;      ///< as written; a symbol is one of ( ) [ ] : , = += + - * / // % < <= > >= == !=
-  std::int64_t integer = 0;   ///< kind == integer
-  double real = 0;            ///< kind == real: the nearest f32
+  std::string_view text;     ///< as written; a symbol is one of ( ) [ ] : , = += + - * / // % < <= > >= == !=
+  std::int64_t integer = 0;  ///< kind == integer
+  double real = 0;           ///< kind == real: the nearest f32
   Location where;
 
-  bool is(std::string_view spelling) const {
-    return (kind == Kind::name || kind == Kind::symbol) && text == spelling;
-  }
+  bool is(std::string_view spelling) const { return (kind == Kind::name || kind == Kind::symbol) && text == spelling; }
 };
 
 /// "'acc'", "the end of the line", "the number 3": for messages.

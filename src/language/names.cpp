@@ -92,17 +92,15 @@ bool is_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
-bool is_leaf(Op op) {
-  return op == Op::acc || op == Op::row || op == Op::col || op == Op::extent || op == Op::operand;
-}
+bool is_leaf(Op op) { return op == Op::acc || op == Op::row || op == Op::col || op == Op::extent || op == Op::operand; }
 
 bool is_pair(Op op) { return op == Op::split || op == Op::softmax_max || op == Op::softmax_sum; }
 
 std::optional<Shape> shape_of(std::vector<Extent> extents) {
   using Kind = Extent::Kind;
   const auto width = [](const Extent& e) {
-    return e.kind == Kind::n        ? Width::full
-           : e.kind == Kind::half_n ? Width::half
+    return e.kind == Kind::n         ? Width::full
+           : e.kind == Kind::half_n  ? Width::half
            : e.kind == Kind::twice_n ? Width::twice
                                      : Width::none;
   };

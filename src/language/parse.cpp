@@ -11,7 +11,7 @@ namespace coda {
 Program parse(std::string_view text, const ParamValues& params, std::string_view file) {
   using namespace language;
   if (text.size() > max_text)
-    fail(ErrorKind::syntax, {std::string(file), 0, 0}, "",
+    fail(ErrorKind::syntax, {std::string(file), 1, 1}, "",
          fmt::format("a text of {} bytes: expected at most {}", text.size(), max_text));
   try {
     Program p = Parser(text, params, file).parse();

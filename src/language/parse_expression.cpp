@@ -1,4 +1,4 @@
-// Expressions, by precedence climbing, and the compile-time integers in extents, pairings and params.
+// Expressions, by precedence climbing.
 #include <fmt/format.h>
 
 #include <limits>
@@ -9,8 +9,6 @@
 
 namespace coda::language {
 namespace {
-
-constexpr int max_nesting = 4 * max_depth;  // a level of an expression takes at most four calls of the parser
 
 struct Binary {
   std::string_view spelling;
@@ -49,16 +47,14 @@ const Function* function_named(std::string_view name) {
 }
 constexpr std::string_view structural[] = {"split", "join", "lookup", "round_to", "sum", "softmax_stats", "pick"};
 
-/// Counts one level of recursion for as long as it lives.
-struct Level {
-  explicit Level(int& n) : n_(n) { ++n_; }
-  ~Level() { --n_; }
-  Level(const Level&) = delete;
-  Level& operator=(const Level&) = delete;
-  int& n_;
-};
-
 }  // namespace
+
+Parser::Level::Level(Parser& p) : p_(p) {
+  constexpr int max_nesting = 4 * max_depth;  // a level of an expression takes at most four calls of the parser
+  if (++p_.nesting_ > max_nesting)
+    p_.fail_at(p_.lexer_.peek().where,
+               fmt::format("parentheses and signs nest deeper than {}: name a part", max_nesting));
+}
 
 ValueId Parser::add(Node n) {
   if (program_.nodes.size() == max_nodes) fail_at(n.where, fmt::format("more than {} values", max_nodes));
@@ -91,8 +87,8 @@ ValueId Parser::literal(const Token& number, bool negative) {
   n.is_integer = number.kind == Token::Kind::integer;
   n.number = number.kind == Token::Kind::real ? number.real : static_cast<double>(number.integer);
   if (negative && !(n.is_integer && number.integer == 0)) n.number = -n.number;
-  if (n.is_integer && (n.number < std::numeric_limits<std::int32_t>::min() ||
-                       n.number > std::numeric_limits<std::int32_t>::max()))
+  if (n.is_integer &&
+      (n.number < std::numeric_limits<std::int32_t>::min() || n.number > std::numeric_limits<std::int32_t>::max()))
     fail_type(number.where, fmt::format("the integer {}{}: expected one of 32 bits; write {}{}.0 for a real number",
                                         negative ? "-" : "", number.integer, negative ? "-" : "", number.integer));
   return add(std::move(n));
@@ -101,9 +97,7 @@ ValueId Parser::literal(const Token& number, bool negative) {
 ValueId Parser::parse_expression() { return parse_binary(0); }
 
 ValueId Parser::parse_binary(int least) {
-  const Level level(nesting_);
-  if (nesting_ > max_nesting)
-    fail_at(lexer_.peek().where, fmt::format("expressions nest deeper than {}: give a part a name", max_nesting));
+  const Level level(*this);
   ValueId left = no_value;
   if (at("not")) {
     if (least > precedence_not) fail_expected("a value; put 'not' and what follows it in parentheses");
@@ -133,9 +127,7 @@ ValueId Parser::parse_binary(int least) {
 
 ValueId Parser::parse_unary() {
   if (!at("-")) return parse_primary();
-  const Level level(nesting_);
-  if (nesting_ > max_nesting)
-    fail_at(lexer_.peek().where, fmt::format("expressions nest deeper than {}: give a part a name", max_nesting));
+  const Level level(*this);
   Node n;
   n.op = Op::neg;
   n.where = lexer_.take().where;
@@ -165,9 +157,11 @@ ValueId Parser::parse_primary() {
   switch (t.kind) {
     case Token::Kind::integer:
     case Token::Kind::real: {
-      const ValueId v = literal(lexer_.take(), false);
-      if (lexer_.peek().kind == Token::Kind::name && !binary_at(lexer_.peek()))
-        fail_expected(fmt::format("an operator after the number"));
+      const Token number = lexer_.take();
+      const ValueId v = literal(number, false);
+      const Token& next = lexer_.peek();
+      if (next.kind == Token::Kind::name && next.where.line == number.where.line && !binary_at(next) && !next.is("if"))
+        fail_expected("an operator after the number");
       return v;
     }
     case Token::Kind::name: {
@@ -205,11 +199,10 @@ ValueId Parser::read_name(const Token& name) {
       fail_type(name.where, fmt::format("'{0}' is an output, and outputs can't be read: expected a value; name what is "
                                         "stored ({0} = ...) and use that name in both places",
                                         name.text));
-    if (is_reserved(name.text))
-      fail_at(name.where, fmt::format("expected a value, found '{}'", name.text));
+    if (is_reserved(name.text)) fail_at(name.where, fmt::format("expected a value, found '{}'", name.text));
     if (function_named(name.text)) fail_at(name.where, fmt::format("expected '(' after the function '{}'", name.text));
-    fail_type(name.where, fmt::format("expected a name that is defined above, found '{}'{}", name.text,
-                                      suggest(name.text, false)));
+    fail_type(name.where,
+              fmt::format("expected a name that is defined above, found '{}'{}", name.text, suggest(name.text, false)));
   }
   Binding& b = known->second;
   b.used = true;
@@ -280,8 +273,8 @@ ValueId Parser::parse_call(const Token& name) {
   }
   close();
   if (count != f->arity)
-    fail_type(name.where, fmt::format("'{}' takes {} argument{}, found {}", name.text, f->arity,
-                                      f->arity == 1 ? "" : "s", count));
+    fail_type(name.where,
+              fmt::format("'{}' takes {} argument{}, found {}", name.text, f->arity, f->arity == 1 ? "" : "s", count));
   return add(std::move(n));
 }
 
@@ -331,113 +324,6 @@ ValueId Parser::parse_lookup(const Token& name) {
     fail_type(name.where, fmt::format("the table '{}' has the extents {}: expected {} {}, found {}", table.text,
                                       spell(o.shape), rank, rank == 1 ? "index" : "indices", count));
   return add(std::move(n));
-}
-
-Over Parser::parse_over() {
-  expect("over", "n, m, mn or segment(D)");
-  Over o;
-  if (accept("n")) return o;
-  if (accept("m")) {
-    o.kind = Over::Kind::m;
-  } else if (accept("mn")) {
-    o.kind = Over::Kind::mn;
-  } else if (accept("segment")) {
-    o.kind = Over::Kind::segment;
-    expect("(", "and the number of columns");
-    o.segment = parse_columns("a segment");
-    expect(")", "to close 'segment('");
-  } else {
-    fail_expected("n (a result for each row), m (for each column), mn (one) or segment(D)");
-  }
-  return o;
-}
-
-Pairing Parser::parse_pairing() {
-  Pairing p;
-  if (accept("adjacent")) {
-    p.kind = Pairing::Kind::adjacent;
-  } else if (accept("halves")) {
-    p.kind = Pairing::Kind::halves;
-  } else if (accept("heads")) {
-    p.kind = Pairing::Kind::heads;
-    expect("(", "and the number of columns of a head");
-    p.head = p.rotary = parse_columns("a head");
-    if (accept(",")) p.rotary = parse_columns("the rotary part of a head");
-    expect(")", "to close 'heads('");
-  } else {
-    fail_expected("a pairing: adjacent, halves, heads(D) or heads(D, R)");
-  }
-  return p;
-}
-
-std::int32_t Parser::parse_columns(std::string_view what) {
-  const Location where = lexer_.peek().where;
-  const std::int64_t n = parse_integer();
-  if (n < 1 || n > std::numeric_limits<std::int32_t>::max())
-    fail_type(where, fmt::format("{} of {} columns: expected from 1 to {}", what, n,
-                                 std::numeric_limits<std::int32_t>::max()));
-  return static_cast<std::int32_t>(n);
-}
-
-std::int64_t Parser::parse_integer() {
-  const Level level(nesting_);
-  if (nesting_ > max_nesting) fail_at(lexer_.peek().where, fmt::format("parentheses nest deeper than {}", max_nesting));
-  return parse_integer_sum();
-}
-
-std::int64_t Parser::parse_integer_sum() {
-  std::int64_t left = parse_integer_product();
-  while (at("+") || at("-")) {
-    const Token op = lexer_.take();
-    const std::int64_t right = parse_integer_product();
-    if (op.is("+") ? __builtin_add_overflow(left, right, &left) : __builtin_sub_overflow(left, right, &left))
-      fail_type(op.where, "an integer that 64 bits can't hold");
-  }
-  return left;
-}
-
-std::int64_t Parser::parse_integer_product() {
-  std::int64_t left = parse_integer_atom();
-  while (at("*") || at("/") || at("//") || at("%")) {
-    const Token op = lexer_.take();
-    const std::int64_t right = parse_integer_atom();
-    if (op.is("*")) {
-      if (__builtin_mul_overflow(left, right, &left)) fail_type(op.where, "an integer that 64 bits can't hold");
-      continue;
-    }
-    if (right <= 0) fail_type(op.where, fmt::format("a division by {}: expected a positive divisor", right));
-    const std::int64_t rest = ((left % right) + right) % right;
-    if (op.is("/") && rest != 0)
-      fail_type(op.where, fmt::format("{} isn't divisible by {}: write // to round down", left, right));
-    left = op.is("%") ? rest : left / right - (left % right < 0 ? 1 : 0);
-  }
-  return left;
-}
-
-std::int64_t Parser::parse_integer_atom() {
-  const Token& t = lexer_.peek();
-  if (t.kind == Token::Kind::integer) return lexer_.take().integer;
-  if (accept("-")) {
-    const Level level(nesting_);
-    if (nesting_ > max_nesting) fail_at(lexer_.peek().where, fmt::format("signs nest deeper than {}", max_nesting));
-    const std::int64_t n = parse_integer_atom();
-    if (n == std::numeric_limits<std::int64_t>::min()) fail_at(lexer_.peek().where, "an integer that 64 bits can't hold");
-    return -n;
-  }
-  if (accept("(")) {
-    const std::int64_t n = parse_integer();
-    expect(")", "to close '('");
-    return n;
-  }
-  if (t.kind != Token::Kind::name) fail_expected("a whole number or a param");
-  const Token name = lexer_.take();
-  const auto known = names_.find(name.text);
-  if (known == names_.end() || known->second.kind != Binding::Kind::param)
-    fail_type(name.where, fmt::format("expected a whole number or a param, which is known when the program is read, "
-                                      "found '{}'{}",
-                                      name.text, suggest(name.text, false)));
-  known->second.used = true;
-  return known->second.number;
 }
 
 std::string Parser::suggest(std::string_view name, bool calls) const {

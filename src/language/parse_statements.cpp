@@ -73,14 +73,14 @@ Program Parser::parse() {
   if (!have_gemm) fail_expected("'gemm A: DTYPE[M, K], B: DTYPE[N, K]'");
   if (program_.outputs.empty()) fail_expected("an 'out' or 'finish' statement: the program has no output");
   check_all_used();
-  for (const auto& [name, value] : given_) {
-    const auto known = [&](const Param& p) { return p.name == name; };
+  for (const auto& given : given_) {
+    const auto known = [&](const Param& p) { return p.name == given.first; };
     if (std::any_of(program_.params.begin(), program_.params.end(), known)) continue;
     std::string all;
     for (const Param& p : program_.params) all += (all.empty() ? "" : ", ") + p.name;
     fail(ErrorKind::value, {}, program_.name,
-         fmt::format("a value {} was given for param '{}', which the program doesn't have; its params: {}", value, name,
-                     all.empty() ? "none" : all));
+         fmt::format("a value {} was given for param '{}', which the program doesn't have; its params: {}",
+                     given.second, given.first, all.empty() ? "none" : all));
   }
   return std::move(program_);
 }
@@ -167,12 +167,12 @@ void Parser::parse_output(bool finish) {
 
 void Parser::parse_let() {
   std::vector<Token> names;
-  if (lexer_.peek().kind != Token::Kind::name)
-    fail_expected("a statement: in, out, finish, param or 'name = value'");
+  if (lexer_.peek().kind != Token::Kind::name) fail_expected("a statement: in, out, finish, param or 'name = value'");
   names.push_back(expect_name("a name"));
   while (accept(",")) names.push_back(expect_name("a name, or _"));
-  if (!at("=")) fail_expected(fmt::format("'=' after '{}'; a statement is in, out, finish, param or 'name = value'",
-                                          names.back().text));
+  if (!at("="))
+    fail_expected(
+        fmt::format("'=' after '{}'; a statement is in, out, finish, param or 'name = value'", names.back().text));
   lexer_.take();
   if (names.size() > 2) fail_at(names[2].where, "expected one name, or two before split or softmax_stats, found more");
   if (names.size() == 2) return parse_pair(names);
@@ -246,7 +246,10 @@ Shape Parser::parse_shape(bool transposable) {
   expect("]", "to close the extents");
 
   const auto shape = shape_of(s.extents);
-  if (!shape || (shape->transposed && !transposable)) {
+  if (shape && shape->transposed && !transposable)
+    fail_type(open.where, fmt::format("extents {}: expected them the other way round; only an out is stored transposed",
+                                      spell(s)));
+  if (!shape) {
     fail_type(open.where,
               fmt::format("extents {}: expected {}", spell(s),
                           transposable ? "[], [M], [N], [N/2], [2N], [M, N], [M, N/2], [M, 2N], or a matrix with its "
@@ -267,7 +270,8 @@ Extent Parser::parse_extent() {
     lexer_.take();
     e.kind = Extent::Kind::n;
     if (accept("/")) {
-      if (lexer_.peek().kind != Token::Kind::integer || lexer_.peek().integer != 2) fail_expected("2: N/2 is half width");
+      const Token two = lexer_.peek();
+      if (two.kind != Token::Kind::integer || two.integer != 2) fail_expected("2: N/2 is half width");
       lexer_.take();
       e.kind = Extent::Kind::half_n;
     }
@@ -279,7 +283,13 @@ Extent Parser::parse_extent() {
   } else if (t.kind == Token::Kind::name && !names_.contains(t.text)) {
     if (is_reserved(t.text)) fail_expected("an extent: M, N, N/2, 2N, a number, a param or a free name");
     e.kind = Extent::Kind::symbol;
-    e.symbol = lexer_.take().text;
+    const Token name = lexer_.take();
+    e.symbol = name.text;
+    for (std::string_view op : {"+", "-", "*", "/", "//", "%"})
+      if (at(op))
+        fail_type(name.where, fmt::format("arithmetic on the free extent '{0}': expected a param; declare it with "
+                                          "'param {0} = ...' above",
+                                          name.text));
   } else {
     const Location where = t.where;
     e.kind = Extent::Kind::number;
@@ -289,12 +299,16 @@ Extent Parser::parse_extent() {
   return e;
 }
 
-void Parser::declare(const Token& name, Binding b) {
-  if (name.is("_")) fail_at(name.where, "'_' drops one of two values: expected a name");
-  if (is_reserved(name.text))
-    fail_type(name.where, fmt::format("'{}' has a meaning of its own in the language: expected another name", name.text));
+void Parser::check_free(const Token& name) {
+  if (is_reserved(name.text) || name.is("_"))
+    fail_type(name.where,
+              fmt::format("'{}' has a meaning of its own in the language: expected another name", name.text));
   if (name.is("A") || name.is("B"))
     fail_type(name.where, fmt::format("'{0}' is the name of the matrix {0}: expected another name", name.text));
+}
+
+void Parser::declare(const Token& name, Binding b) {
+  check_free(name);
   b.where = name.where;
   const auto [old, fresh] = names_.emplace(name.text, b);
   if (!fresh)
@@ -303,12 +317,8 @@ void Parser::declare(const Token& name, Binding b) {
 }
 
 void Parser::declare_output(const Token& name) {
-  if (is_reserved(name.text) || name.is("_"))
-    fail_type(name.where, fmt::format("'{}' has a meaning of its own in the language: expected another name", name.text));
-  if (name.is("A") || name.is("B"))
-    fail_type(name.where, fmt::format("'{0}' is the name of the matrix {0}: expected another name", name.text));
-  if (const auto known = names_.find(name.text);
-      known != names_.end() && known->second.kind == Binding::Kind::operand)
+  check_free(name);
+  if (const auto known = names_.find(name.text); known != names_.end() && known->second.kind == Binding::Kind::operand)
     fail_type(name.where, fmt::format("'{}' is an operand already, of line {}: an argument needs a name of its own",
                                       name.text, known->second.where.line));
   const auto [old, fresh] = outputs_.emplace(name.text, name.where);
@@ -322,12 +332,13 @@ void Parser::check_all_used() const {
   for (const auto& entry : names_) {
     const Binding& b = entry.second;
     if (b.used) continue;
-    if (!first || std::pair(b.where.line, b.where.column) <
-                      std::pair(first->second.where.line, first->second.where.column))
+    if (!first ||
+        std::pair(b.where.line, b.where.column) < std::pair(first->second.where.line, first->second.where.column))
       first = &entry;
   }
   if (!first) return;
-  const auto& [name, b] = *first;
+  const std::string_view name = first->first;
+  const Binding& b = first->second;
   const bool of_pair = std::any_of(program_.lets.begin(), program_.lets.end(), [&](const Let& l) {
     return l.names.size() == 2 && (l.names[0] == name || l.names[1] == name);
   });

@@ -19,7 +19,7 @@ class Parser {
  private:
   /// What a name stands for.
   struct Binding {
-    enum class Kind : std::uint8_t { param, operand, value, output };
+    enum class Kind : std::uint8_t { param, operand, value };
     Kind kind = Kind::value;
     std::int64_t number = 0;   ///< param
     int index = 0;             ///< operand
@@ -38,6 +38,7 @@ class Parser {
   Shape parse_shape(bool transposable);
   Extent parse_extent();
   DType parse_dtype();
+  void check_free(const Token& name);  ///< refuses words that have a meaning
   void declare(const Token& name, Binding b);
   void declare_output(const Token& name);
   void check_all_used() const;
@@ -51,6 +52,11 @@ class Parser {
   ValueId parse_lookup(const Token& name);
   ValueId parse_reduction(const Token& name, ValueId x);
   ValueId read_name(const Token& name);
+  ValueId literal(const Token& number, bool negative);
+  ValueId leaf(Op op, int index, const Location& where);
+  ValueId add(Node n);
+
+  // parse_integer.cpp
   Over parse_over();
   Pairing parse_pairing();
   std::int64_t parse_integer();  ///< an expression of numbers and params
@@ -58,9 +64,18 @@ class Parser {
   std::int64_t parse_integer_product();
   std::int64_t parse_integer_atom();
   std::int32_t parse_columns(std::string_view what);
-  ValueId literal(const Token& number, bool negative);
-  ValueId leaf(Op op, int index, const Location& where);
-  ValueId add(Node n);
+
+  /// Counts one level of recursion for as long as it lives; refuses too many.
+  class Level {
+   public:
+    explicit Level(Parser& p);
+    ~Level() { --p_.nesting_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    Parser& p_;
+  };
 
   // Tokens.
   bool at(std::string_view spelling) const { return lexer_.peek().is(spelling); }

@@ -19,9 +19,18 @@ Precedence precedence_of(Op op) {
     case Op::logical_or: return p_or;
     case Op::logical_and: return p_and;
     case Op::logical_not: return p_not;
-    case Op::eq: case Op::ne: case Op::lt: case Op::le: case Op::gt: case Op::ge: return p_comparison;
-    case Op::add: case Op::sub: return p_sum;
-    case Op::mul: case Op::div: case Op::floordiv: case Op::mod: return p_product;
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le:
+    case Op::gt:
+    case Op::ge: return p_comparison;
+    case Op::add:
+    case Op::sub: return p_sum;
+    case Op::mul:
+    case Op::div:
+    case Op::floordiv:
+    case Op::mod: return p_product;
     case Op::neg: return p_unary;
     default: return p_atom;
   }
@@ -89,7 +98,9 @@ class Writer {
 
   void write_open(const Node& n) {
     switch (n.op) {
-      case Op::acc: case Op::row: case Op::col: text += name_of(n.op); return;
+      case Op::acc:
+      case Op::row:
+      case Op::col: text += name_of(n.op); return;
       case Op::extent: text += n.index == 0 ? "M" : n.index == 1 ? "N" : "K"; return;
       case Op::operand: text += p_.operands[static_cast<std::size_t>(n.index)].name; return;
       case Op::constant: text += spell_constant(n); return;

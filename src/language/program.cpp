@@ -24,8 +24,10 @@ class Hash {
     state_ ^= state_ >> 31;
     return *this;
   }
-  template <class T> requires std::is_enum_v<T> || std::is_integral_v<T>
-  Hash& operator<<(T x) { return *this << static_cast<std::uint64_t>(x); }
+  template <class T>
+  requires std::is_enum_v<T> || std::is_integral_v<T> Hash& operator<<(T x) {
+    return *this << static_cast<std::uint64_t>(x);
+  }
   Hash& operator<<(const Pairing& p) { return *this << p.kind << p.head << p.rotary; }
   std::uint64_t value() const { return state_; }
 
@@ -39,8 +41,8 @@ std::size_t at(ValueId v) { return static_cast<std::size_t>(v); }
 
 bool Node::operator==(const Node& o) const {
   return op == o.op && args == o.args && index == o.index &&
-         std::bit_cast<std::uint64_t>(number) == std::bit_cast<std::uint64_t>(o.number) &&
-         is_integer == o.is_integer && pairing == o.pairing && over == o.over && dtype == o.dtype;
+         std::bit_cast<std::uint64_t>(number) == std::bit_cast<std::uint64_t>(o.number) && is_integer == o.is_integer &&
+         pairing == o.pairing && over == o.over && dtype == o.dtype;
 }
 
 bool Program::operator==(const Program& o) const {

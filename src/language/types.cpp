@@ -80,7 +80,7 @@ class Typer {
     const std::string second = b == no_value ? "this place" : fmt::format("'{}'", name(b));
     fail(ErrorKind::locality, location_of(p_, user), p_.name,
          fmt::format("'{}' pairs columns by {} (line {}) and {} by {} (line {}): elements that stand together in one "
-                     "come from different columns in the other. The way round: join one of them back and split it by "
+                     "come from different columns in the other.\n  The way round: join one of them back and split it by "
                      "the other pairing",
                      name(a), spell_pairing(s), s.where.line, second, spell_pairing(t), t.where.line));
   }
@@ -98,8 +98,9 @@ class Typer {
   static std::string spell_extent(const Type& t) {
     if (!t.rows && t.width == Width::none) return "one value";
     if (t.width == Width::none) return "one value a row";
-    const std::string_view width = t.width == Width::full ? "" : t.width == Width::half ? ", at half width"
-                                                                                        : ", at twice the width";
+    const std::string_view width = t.width == Width::full   ? ""
+                                   : t.width == Width::half ? ", at half width"
+                                                            : ", at twice the width";
     return fmt::format("one value {}{}", t.rows ? "an element" : "a column", width);
   }
 
@@ -116,8 +117,8 @@ class Typer {
       hint = fmt::format("; where({}, 1, 0) makes a number of it", name(a));
     else if (least == ValueKind::boolean)
       hint = "; compare it, say with != 0";
-    refuse(user, fmt::format("'{}' takes {} values, and '{}' is {}{}", name_of(p_.node(user).op), kind_name(least), name(a),
-                             kind_name(kind), hint));
+    refuse(user, fmt::format("'{}' takes {} values, and '{}' is {}{}", name_of(p_.node(user).op), kind_name(least),
+                             name(a), kind_name(kind), hint));
   }
 
   /// Rows, width, pairing and stage of values that meet element by element.
@@ -258,8 +259,8 @@ class Typer {
       both.width = x.width;
     }
     if (both.width != Width::half && both.width != Width::full)
-      refuse(v, fmt::format("join of '{}' and '{}', which have {}: expected half width or full width",
-                            name(n.args[0]), name(n.args[1]), spell_extent(both)));
+      refuse(v, fmt::format("join of '{}' and '{}', which have {}: expected half width or full width", name(n.args[0]),
+                            name(n.args[1]), spell_extent(both)));
     t = both;
     t.kind = integers ? ValueKind::integer : ValueKind::real;
     t.width = both.width == Width::half ? Width::full : Width::twice;
@@ -330,8 +331,8 @@ class Typer {
     const std::string_view what = r.over.kind == Over::Kind::n   ? "row"
                                   : r.over.kind == Over::Kind::m ? "column"
                                                                  : "matrix";
-    const std::string it = reduction == v ? fmt::format("it is {} {}", name_of(r.op), language::spell(r.over))
-                                          : fmt::format("it depends on '{}' (line {}), {} {}", name(reduction),
+    const std::string it = reduction == v ? fmt::format("it is a {} {}", name_of(r.op), language::spell(r.over))
+                                          : fmt::format("it depends on '{}' (line {}), a {} {}", name(reduction),
                                                         r.where.line, name_of(r.op), language::spell(r.over));
     return fmt::format("{}, which needs the whole {} and is known only when every tile of it is done", it, what);
   }
@@ -344,13 +345,13 @@ class Typer {
         "'in NAME: f32[{0}]'",
         extents);
     if (r.over.kind == Over::Kind::n)
-      way += "; a factor of whole rows may be delayed past the next product: store the value without it here, and "
-             "multiply acc by the operand there";
+      way +=
+          "; a factor of whole rows may be delayed past the next product: store the value without it here, and "
+          "multiply acc by the operand there";
     if (r.op == Op::reduce_max && r.over.kind != Over::Kind::mn)
       way += fmt::format("; for a softmax, softmax_stats(x, {}) gives the maximum and the sum at once",
                          language::spell(r.over));
-    if (r.over.kind == Over::Kind::n)
-      way += "; a statistic of each head is local as a reduction over segment(D)";
+    if (r.over.kind == Over::Kind::n) way += "; a statistic of each head is local as a reduction over segment(D)";
     return way;
   }
 
@@ -360,14 +361,14 @@ class Typer {
     for (ValueId a : p_.node(v).args) {
       if (a == no_value || type(a).stage != Stage::finish) continue;
       fail(ErrorKind::locality, location_of(p_, v), p_.name,
-           fmt::format("'{}' isn't local: {}, while '{}' is needed for each element of a tile. {}", name(a), why(a),
+           fmt::format("'{}' isn't local: {}, while '{}' has a value for each element of a tile.\n  {}", name(a), why(a),
                        name(v), way_round(a)));
     }
   }
 
   [[noreturn]] void refuse_finish(ValueId user, ValueId a, std::string_view op) const {
     fail(ErrorKind::locality, location_of(p_, user), p_.name,
-         fmt::format("'{}' isn't local: {}, while {} works on the elements of a tile. {}", name(a), why(a), op,
+         fmt::format("'{}' isn't local: {}, while {} works on the elements of a tile.\n  {}", name(a), why(a), op,
                      way_round(a)));
   }
 
@@ -381,16 +382,19 @@ class Typer {
     };
     const auto declared = [&] { return fmt::format("{}{}", name_of(o.dtype), language::spell(o.shape)); };
     if (t.kind == ValueKind::boolean)
-      bad(ErrorKind::type, fmt::format("'{0}' is boolean: expected a number; where({0}, 1, 0) makes one",
-                                       name(o.value)));
+      bad(ErrorKind::type,
+          fmt::format("'{0}' is boolean: expected a number; where({0}, 1, 0) makes one", name(o.value)));
     if (!o.finish) {
       if (t.stage == Stage::finish)
         bad(ErrorKind::locality,
-            fmt::format("'{}' isn't local: {}, while out stores each element of a tile. The way round: 'finish {}: "
+            fmt::format("'{}' isn't local: {}, while out stores each element of a tile.\n  The way round: 'finish {}: "
                         "f32[{}] = ...'",
                         name(o.value), why(o.value), o.name,
-                        t.rows ? "M" : t.width == Width::full ? "N" : t.width == Width::half ? "N/2"
-                                                                : t.width == Width::twice    ? "2N" : ""));
+                        t.rows                    ? "M"
+                        : t.width == Width::full  ? "N"
+                        : t.width == Width::half  ? "N/2"
+                        : t.width == Width::twice ? "2N"
+                                                  : ""));
       if (!t.rows || t.width != o.shape.width)
         bad(ErrorKind::type, fmt::format("declared {}, and '{}' has {}: expected one value an element{}", declared(),
                                          name(o.value), spell_extent(t),
@@ -405,13 +409,13 @@ class Typer {
                                                                         : "finish stores what reductions yield"));
     const bool row = o.shape.layout == Layout::row;
     if (t.rows != row || t.width != o.shape.width)
-      bad(ErrorKind::type, fmt::format("declared {}, and '{}' has {}: expected {}", declared(), name(o.value),
-                                       spell_extent(t),
-                                       t.rows                     ? "the extents [M]"
-                                       : t.width == Width::none   ? "the extents []"
-                                       : t.width == Width::full   ? "the extents [N]"
-                                       : t.width == Width::half   ? "the extents [N/2]"
-                                                                  : "the extents [2N]"));
+      bad(ErrorKind::type,
+          fmt::format("declared {}, and '{}' has {}: expected {}", declared(), name(o.value), spell_extent(t),
+                      t.rows                   ? "the extents [M]"
+                      : t.width == Width::none ? "the extents []"
+                      : t.width == Width::full ? "the extents [N]"
+                      : t.width == Width::half ? "the extents [N/2]"
+                                               : "the extents [2N]"));
   }
 
   Program& p_;

@@ -159,14 +159,18 @@ TEST(Build, PointsAtTheLineOfAFault) {
               e.output("y", bf16, {M, N}, e.acc() * w);
             }),
             "in program bad: input 'w' has the extents [P, 3] of a table: expected Epilogue::table");
-  EXPECT_EQ(message_of([](Epilogue& e) { e.output("y", bf16, {M, N}, e.acc() * 1e300); }),
+  EXPECT_EQ(message_of([](Epilogue& e) {
+              e.output("y", bf16, {M, N}, e.acc() * 1e300);
+            }),
             "in program bad: the number 1e+300: expected one in the range of f32");
 }
 
 TEST(Build, RefusesValuesOfAnotherProgram) {
   Epilogue other("other");
   const Value x = other.acc();
-  EXPECT_EQ(message_of([&](Epilogue& e) { e.output("y", bf16, {M, N}, e.acc() + x); }),
+  EXPECT_EQ(message_of([&](Epilogue& e) {
+              e.output("y", bf16, {M, N}, e.acc() + x);
+            }),
             "in program bad: a value of another program: expected one of this epilogue");
 }
 

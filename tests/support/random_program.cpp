@@ -27,7 +27,10 @@ class Random {
   }
   int below(int n) { return static_cast<int>(next() % static_cast<std::uint64_t>(n)); }
   bool chance(int percent) { return below(100) < percent; }
-  template <class C> auto& pick(C& c) { return c[static_cast<std::size_t>(below(static_cast<int>(c.size())))]; }
+  template <class C>
+  auto& pick(C& c) {
+    return c[static_cast<std::size_t>(below(static_cast<int>(c.size())))];
+  }
 
  private:
   std::uint64_t state_;
@@ -340,8 +343,9 @@ class Generator {
       case 0:
         if (o_.row_reductions) {
           const Value x = value(width);
-          e_.finish(name, f32, {M}, r_.chance(50) ? sum(x, over_n) / N * operand(Layout::row, Width::none)
-                                                  : max(x, over_n) + operand(Layout::scalar, Width::none));
+          e_.finish(name, f32, {M},
+                    r_.chance(50) ? sum(x, over_n) / N * operand(Layout::row, Width::none)
+                                  : max(x, over_n) + operand(Layout::scalar, Width::none));
         }
         break;
       case 1:
@@ -366,8 +370,8 @@ class Generator {
         if (o_.picks) {
           if (!target_) target_ = e_.input("target", r_.chance(50) ? i32 : i64, {M});
           const Value full = value(Width::full);
-          e_.finish(name, f32, {M}, r_.chance(50) ? pick(full, *target_, over_n)
-                                                  : pick(full, *target_, over_n, -100) * 0.5);
+          e_.finish(name, f32, {M},
+                    r_.chance(50) ? pick(full, *target_, over_n) : pick(full, *target_, over_n, -100) * 0.5);
         }
         break;
     }

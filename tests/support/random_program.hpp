@@ -24,10 +24,10 @@ struct RandomProgramOptions {
   /// Off: conditions on real values, division by anything, infinite constants, indices out of range, free table
   /// extents. On: continuous functions of moderate growth, so that rounding errors stay rounding errors.
   bool tame = true;
-  int max_lets = 6;               ///< named values before the outputs
-  int max_depth = 3;              ///< levels of an expression
-  int max_outputs = 4;            ///< of each kind
-  DType dtype = DType::bf16;      ///< of A and B, and of 16-bit operands and outputs
+  int max_lets = 6;           ///< named values before the outputs
+  int max_depth = 3;          ///< levels of an expression
+  int max_outputs = 4;        ///< of each kind
+  DType dtype = DType::bf16;  ///< of A and B, and of 16-bit operands and outputs
 };
 
 /// The same program for the same seed and options (and compiler: C++ leaves the order of arguments open).
