@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -121,11 +122,12 @@ HostTensor::HostTensor(DType dtype, std::span<const std::int64_t> shape)
     : view_(Tensor::contiguous(nullptr, dtype, shape)) {
   const auto bytes = static_cast<std::size_t>(view_.numel()) * size_of(dtype);
   if (bytes == 0) return;
-  memory_.reset(::operator new (bytes, std::align_val_t{alignment}));
+  memory_.reset(std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
+  if (!memory_) throw std::bad_alloc();
   view_.data = std::memset(memory_.get(), 0, bytes);
 }
 
-void HostTensor::Free::operator()(void* p) const { ::operator delete (p, std::align_val_t{alignment}); }
+void HostTensor::Free::operator()(void* p) const { std::free(p); }
 
 double load(const Tensor& t, std::int64_t i) {
   const std::byte* p = element(t, i);
