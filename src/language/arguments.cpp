@@ -1,6 +1,8 @@
 // A program's arguments against its declarations: names to slots, and the check that every engine makes first.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <optional>
@@ -69,6 +71,21 @@ class ArgumentChecker {
          fmt::format("{} '{}' isn't given: expected {}; only outputs may be left out", role(s), s.name, declared(s)));
   }
 
+  /// Whether two elements may have one place: a stride is within the reach of the dimensions of smaller stride.
+  static bool overlaps(const Tensor& t) {
+    std::array<std::pair<std::int64_t, std::int64_t>, Tensor::max_rank> dims;  // stride, extent
+    std::size_t count = 0;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(t.rank); ++d)
+      if (t.shape[d] > 1) dims[count++] = {t.stride[d], t.shape[d]};
+    std::sort(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(count));
+    std::int64_t reach = 0;
+    for (std::size_t d = 0; d < count; ++d) {
+      if (dims[d].first <= reach) return true;
+      reach += dims[d].first * (dims[d].second - 1);
+    }
+    return false;
+  }
+
   void check_one(const Slot& s, const Tensor& t) {
     const auto refuse = [&](ErrorKind kind, std::string_view message) {
       fail(kind, fmt::format("{} '{}', declared {}: {}", role(s), s.name, declared(s), message));
@@ -89,10 +106,6 @@ class ArgumentChecker {
       if (extent < 0) refuse(ErrorKind::shape, fmt::format("extent {} is negative, in {}", extent, describe(t)));
       if (stride < 0)
         refuse(ErrorKind::layout, fmt::format("stride {} is negative, in {}; copy the tensor", stride, describe(t)));
-      if (s.role == Slot::Role::output && stride == 0 && extent > 1)
-        refuse(ErrorKind::layout, fmt::format("stride 0 over {} elements, in {}: an output's elements need a place "
-                                              "each; copy the tensor",
-                                              extent, describe(t)));
       std::int64_t reach = 0;
       empty = empty || extent == 0;
       overflow = overflow || __builtin_mul_overflow(elements, extent, &elements);
@@ -104,6 +117,11 @@ class ArgumentChecker {
                                 __builtin_mul_overflow(elements, static_cast<std::int64_t>(size_of(t.dtype)), &bytes))))
       refuse(ErrorKind::shape, fmt::format("{} spans more bytes than 63 bits count", describe(t)));
     if (t.data == nullptr && !empty) refuse(ErrorKind::value, fmt::format("found no data, only {}", describe(t)));
+
+    if (s.role == Slot::Role::output && !empty && overlaps(t))
+      refuse(ErrorKind::layout, fmt::format("elements of {} share memory: an output's elements need a place each; copy "
+                                            "the tensor",
+                                            describe(t)));
 
     bind_extents(s, t);
     if (rank > 0) check_device(s, t);
