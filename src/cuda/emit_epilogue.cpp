@@ -131,8 +131,7 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
     switch (r.over.kind) {
       case Over::Kind::n:
         if (r.kind == Kind::pick) {
-          const std::string ok = w.inside();
-          w.line(format("if ({} == {} && {} && r.m < p.M) p.{}_partials()[r.m] = {};", w.column(k), w.value(r.index), ok, r.name, v));
+          w.line(format("{}[{}].add({} && {} == {}, {});", r.name, row_half(), w.inside(), w.column(k), w.value(r.index), v));
         } else if (softmax) {
           arrays_.push_back(format("float {}[2][{}];", in, adjacent ? "E / 4" : "E / 2"));
           w.line(format("{}[{}][{}] = {} ? {} : -infinity();", in, row_half(), adjacent ? "i / 2" : "i / 4 * 2 + i % 2", w.inside(), v));
@@ -154,9 +153,14 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
   }
 }
 
-std::string EpilogueWriter::loop(const Writer& w, int indent) const {
+std::string EpilogueWriter::loop(const Writer& w, const Writer& columns, int indent) const {
   const std::string pad(static_cast<std::size_t>(indent), ' ');
-  std::string s = pad + "#pragma unroll\n";
+  std::string s = indented(columns.arrays(), indent);
+  if (!columns.lines().empty()) {
+    s += pad + "#pragma unroll\n" + pad + format("for (int j = 0; j < {}; j++) {{\n", a_.unit == Unit::adjacent ? "E / 4" : "E / 2");
+    s += indented(columns.prologue(), indent + 2) + indented(columns.lines(), indent + 2) + pad + "}\n";
+  }
+  s += indented(w.arrays(), indent) + pad + "#pragma unroll\n";
   s += pad + format("for (int i = 0; i < {}; i++) {{\n", a_.unit == Unit::adjacent ? "E / 2" : "E");
   std::vector<std::string> lines = w.prologue();
   lines.insert(lines.end(), w.lines().begin(), w.lines().end());
@@ -170,7 +174,8 @@ std::string EpilogueWriter::loop(const Writer& w, int indent) const {
 }
 
 std::string EpilogueWriter::group() {
-  Writer w(page_, Level::element);
+  Writer w(page_, Level::element), columns(page_, Level::columns);
+  w.hoist_columns_to(&columns);
   stores(w);
   for (const Reduction& r : a_.reductions)
     if (r.over.kind != Over::Kind::segment) reduce(w, r);
@@ -216,7 +221,7 @@ std::string EpilogueWriter::group() {
   return "  /// GROUP columns of each part, from column `local` of the part on: of this thread's two rows, a quarter of them.\n"
          "  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded) {\n"
          "    const int first = local % CHUNK / 8;\n" +
-         indented(reads, 4) + indented(arrays_, 4) + loop(w, 4) + indented(after_, 4) + "  }\n";
+         indented(reads, 4) + indented(arrays_, 4) + loop(w, columns, 4) + indented(after_, 4) + "  }\n";
 }
 
 // ---------------------------------------------------------------- segments
@@ -229,8 +234,9 @@ std::string EpilogueWriter::segments() {
   s += "  /// Reductions over segments of the columns, before the chunks that use them.\n"
        "  DEV void segments(const float* acc0, int m, int p0) {\n";
   for (int level = 0; level < levels; level++) {
-    Writer w(page_, Level::element);
-    w.force_direct = true;
+    Writer w(page_, Level::element), columns(page_, Level::columns);
+    w.hoist_columns_to(&columns);
+    w.force_direct = columns.force_direct = true;
     std::string before, after;
     bool any = false;
     for (const Reduction& r : a_.reductions) {
@@ -248,7 +254,7 @@ std::string EpilogueWriter::segments() {
          "      const float* acc = acc0 + local / 2;\n"
          "      const Place<Config> at(m, p0 + local, p.N);\n"
          "      const int first = 0;\n" +
-         loop(w, 6) + "    }\n" + after;
+         loop(w, columns, 6) + "    }\n" + after;
   }
   return s + "  }\n";
 }
@@ -265,7 +271,7 @@ std::string EpilogueWriter::begin_rows() {
                     page_.field(Field::Kind::pointer, slot), page_.field(Field::Kind::extent0, slot),
                     page_.field(Field::Kind::stride0, slot), bare(w.value(h.value))));
     } else {
-      w.line(format("r.{} = {};", h.member, bare(w.value(h.value))));
+      w.line(format("r.{} = {};", h.member, bare(w.definition(h.value))));
       w.know(h.value, 0, "r." + h.member);
     }
   }
@@ -277,23 +283,30 @@ std::string EpilogueWriter::begin_rows() {
       "      r.m = m0 + warp * 16 + lane / 4 + 8 * h;\n" +
       indented(w.lines(), 6);
   for (const Reduction& r : a_.reductions)
-    if (r.over.kind == Over::Kind::n && r.kind != Kind::pick) s += format("      {}[h].clear();\n", r.name);
+    if (r.over.kind == Over::Kind::n) s += format("      {}[h].clear();\n", r.name);
   return s + "    }\n  }\n";
 }
 
 std::string EpilogueWriter::put_rows() const {
-  std::string s = "  /// This tile's results of the rows go to the workspace.\n  DEV void put_rows(int nb) {\n";
-  if (row_floats() > 0) {
-    s += "    #pragma unroll\n    for (int h = 0; h < 2; h++) {\n";
-    for (const Reduction& r : a_.reductions)
-      if (r.over.kind == Over::Kind::n && r.kind != Kind::pick) s += format("      fold_row({}[h]);\n", r.name);
-    s += "      const int m = rows[h].m;\n      if (lane % 4 != 0 || m >= p.M || nb >= p.tiles_n()) continue;\n";
-    for (const Reduction& r : a_.reductions)
-      if (r.over.kind == Over::Kind::n && r.kind != Kind::pick)
-        s += format("      put_partial(p.{0}_partials() + (i64)nb * p.M + m, (i64)p.tiles_n() * p.M, {0}[h]);\n", r.name);
-    s += "    }\n";
+  std::string fold, picks, puts;
+  for (const Reduction& r : a_.reductions) {
+    if (r.over.kind != Over::Kind::n) continue;
+    if (r.kind == Kind::pick) {
+      picks += format("      if ({0}[h].found) p.{0}_partials()[m] = {0}[h].v;\n", r.name);
+    } else {
+      fold += format("      fold_row({}[h]);\n", r.name);
+      puts += format("      put_partial(p.{0}_partials() + (i64)nb * p.M + m, (i64)p.tiles_n() * p.M, {0}[h]);\n", r.name);
+    }
   }
-  return s + "  }\n";
+  if (!puts.empty()) puts = "      if (lane % 4 != 0) continue;\n" + puts;
+  return "  /// This tile's results of the rows go to the workspace.\n"
+         "  DEV void put_rows(int nb) {\n"
+         "    #pragma unroll\n"
+         "    for (int h = 0; h < 2; h++) {\n" +
+         fold +
+         "      const int m = rows[h].m;\n"
+         "      if (m >= p.M || nb >= p.tiles_n()) continue;\n" +
+         picks + puts + "    }\n  }\n";
 }
 
 /// The values of a reduction's nodes are what `name` (a folded Sum, Max, Softmax) holds.
@@ -327,8 +340,8 @@ void EpilogueWriter::finish(Writer& w, Width width, bool rows, int instance, con
 std::string EpilogueWriter::finish_rows() {
   std::string s =
       "  /// All tiles of the row have arrived: lanes `part` 0 and 1 combine every second partial result, 0 goes on.\n"
-      "  DEV void finish_rows(i64 m, int part, int tiles_n) {\n"
-      "    const i64 at = m < p.M ? m : 0;\n";
+      "  DEV void finish_rows(int m, int part, int tiles_n) {\n"
+      "    const int at = m < p.M ? m : 0;\n";
   Writer w(page_, Level::row, "m");
   for (const Reduction& r : a_.reductions) {
     if (r.over.kind != Over::Kind::n) continue;
@@ -477,7 +490,7 @@ std::string EpilogueWriter::write() {
   std::vector<std::string> scalars;
   for (std::size_t i = 0; i < page_.scalars.size(); i++) {
     const Hoisted h = page_.scalars[i];
-    w.line(format("{} = {};", h.member, bare(w.value(h.value))));
+    w.line(format("{} = {};", h.member, bare(w.definition(h.value))));
     w.know(h.value, 0, h.member);
   }
 
@@ -493,11 +506,11 @@ std::string EpilogueWriter::write() {
       loaded, !stores_.empty(), segmented, by_row, by_column, in_all);
   if (by_column) s += "  const u32 columns;                          // this warp's column results in shared memory\n";
   for (const Hoisted& h : page_.scalars) s += format("  {} {};\n", c_type(p_.node(h.value).type.kind), h.member);
-  s += "  struct Row {\n    i64 m;\n";
+  s += "  struct Row {\n    int m;\n";
   for (const Hoisted& h : page_.rows) s += format("    {}{};\n", h.table >= 0 ? "const void* " : format("{} ", c_type(p_.node(h.value).type.kind)), h.member);
   s += "  } rows[2];\n";
   for (const Reduction& r : a_.reductions) {
-    if (r.over.kind == Over::Kind::n && r.kind != Kind::pick) s += format("  {} {}[2];\n", r.type(), r.name);
+    if (r.over.kind == Over::Kind::n) s += format("  {} {}[2];\n", r.type(), r.name);
     if (r.over.kind == Over::Kind::mn) s += format("  {} {};\n", r.type(), r.name);
     if (r.over.kind == Over::Kind::segment) s += format("  {} {}[{}][2];\n", r.type(), r.name, segment_count(a_, r, s_.part_columns));
   }

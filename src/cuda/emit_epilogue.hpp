@@ -48,7 +48,7 @@ class EpilogueWriter {
   void know_results(Writer& w, const Reduction& r, int instance, const std::string& name);
   void finish(Writer& w, Width width, bool rows, int instance, const std::string& index);
   Pairing twice_output_pairing() const;
-  std::string loop(const Writer& w, int indent) const;
+  std::string loop(const Writer& w, const Writer& columns, int indent) const;
 
   Page& page_;
   const Analysis& a_;

@@ -46,7 +46,9 @@ struct Reduction {
   std::string name;
   int level = 0;              ///< segments: after those of lower levels
   int floats() const { return kind == Kind::softmax ? 2 : 1; }
-  const char* type() const { return kind == Kind::softmax ? "Softmax" : kind == Kind::max ? "Max" : "Sum"; }
+  const char* type() const {
+    return kind == Kind::softmax ? "Softmax" : kind == Kind::max ? "Max" : kind == Kind::pick ? "Pick" : "Sum";
+  }
 };
 
 struct Analysis {

@@ -227,7 +227,9 @@ std::string Writer::inside() {
 std::vector<std::string> Writer::prologue() const {
   std::vector<std::string> out;
   const bool adjacent = a_.unit == Unit::adjacent;
-  const std::string x = adjacent ? "8 * (first + i / 2) + 2 * (lane & 3)" : "8 * (first + i / 4) + 2 * (lane & 3) + i % 2";
+  const std::string x = level_ == Level::columns ? adjacent ? "8 * (first + j) + 2 * (lane & 3)" : "8 * (first + j / 2) + 2 * (lane & 3) + j % 2"
+                        : adjacent               ? "8 * (first + i / 2) + 2 * (lane & 3)"
+                                                 : "8 * (first + i / 4) + 2 * (lane & 3) + i % 2";
   for (int k = 0; k < 2; k++) {
     if (!uses_column_[k]) continue;
     const std::string name = a_.unit == Unit::single ? "n" : fmt::format("n_{}", k);
@@ -259,6 +261,8 @@ std::string Writer::element(const std::string& array, Width w, int instance) con
 
 std::string Writer::column_element(const std::string& array, Width w, int instance) const {
   std::string s = array + a_.array_suffix(w, instance);
+  if (level_ == Level::columns)
+    return s + (a_.unit != Unit::adjacent || w == Width::half ? "[j]" : fmt::format("[2 * j + {}]", w == Width::twice ? instance / 2 : instance));
   if (a_.unit != Unit::adjacent) return s + "[i / 4 * 2 + i % 2]";
   if (w == Width::half) return s + "[i / 2]";
   return s + fmt::format("[i / 2 * 2 + {}]", w == Width::twice ? instance / 2 : instance);
@@ -296,6 +300,58 @@ std::string Writer::leaf_operand(const Node& n, ValueId v, int instance) {
   }
 }
 
+/// An array over this thread's columns, filled in the loop before this one.
+std::string Writer::hoist_column(ValueId v, int instance) {
+  const Node& n = a_.program.node(v);
+  Writer& w = *columns_;
+  const std::pair<ValueId, int> key{v, instance};
+  auto known = w.hoisted_.find(key);
+  if (known == w.hoisted_.end()) {
+    const std::string value = bare(w.definition(v, instance));
+    std::string name = a_.names[static_cast<std::size_t>(v)];
+    if (name.empty()) name = fmt::format("column{}", v);
+    if (a_.instances(n.type.width) > 1) name += fmt::format("_{}", instance);
+    name = w.unique(name);
+    taken_.insert(name);
+    w.arrays_.push_back(fmt::format("{} {}[{}];", c_type(n.type.kind), name, a_.unit == Unit::adjacent ? "E / 4" : "E / 2"));
+    w.line(fmt::format("{}[j] = {};", name, value));
+    w.know(v, instance, name + "[j]");
+    known = w.hoisted_.emplace(key, name).first;
+  }
+  return known->second + (a_.unit == Unit::adjacent ? "[i / 2]" : "[i / 4 * 2 + i % 2]");
+}
+
+namespace {
+/// Whether an integer is never negative.
+bool not_negative(const Program& p, ValueId v) {
+  const Node& n = p.node(v);
+  const auto arg = [&](std::size_t i) { return not_negative(p, n.args[i]); };
+  switch (n.op) {
+    case Op::constant: return n.number >= 0;
+    case Op::extent: case Op::row: case Op::col: return true;
+    case Op::split: return arg(0);
+    case Op::floordiv: return arg(0) && arg(1);
+    case Op::mod: return p.node(n.args[1]).op == Op::constant && p.node(n.args[1]).number > 0;
+    case Op::min: return arg(0) && arg(1);
+    case Op::max: return arg(0) || arg(1);
+    default: return false;
+  }
+}
+/// Whether in columns 2j and 2j + 1 (that are neighbours in a unit's member) it is an even number and the next.
+bool even_pairs(const Program& p, ValueId v) {
+  const Node& n = p.node(v);
+  switch (n.op) {
+    case Op::col: return true;
+    case Op::split: return n.pairing.kind != Pairing::Kind::adjacent && even_pairs(p, n.args[0]);
+    case Op::mod: {
+      const Node& d = p.node(n.args[1]);
+      return d.op == Op::constant && d.number > 0 && static_cast<long long>(d.number) % 2 == 0 && even_pairs(p, n.args[0]);
+    }
+    default: return false;
+  }
+}
+}  // namespace
+
 std::string Writer::lookup(const Node& n, int instance) {
   const Operand& o = a_.program.operands[static_cast<std::size_t>(n.index)];
   const int slot = a_.operand_slot(n.index);
@@ -304,16 +360,23 @@ std::string Writer::lookup(const Node& n, int instance) {
   const bool dense = !a_.direct[static_cast<std::size_t>(slot)];
   const std::string extent = page_.field(table2 ? Field::Kind::extent1 : Field::Kind::extent0, slot);
   const std::string stride = dense ? "1" : page_.field(table2 ? Field::Kind::stride1 : Field::Kind::stride0, slot);
-  if (!table2)
-    return fmt::format("lookup({}(), {}, {}, {}, {})", tag, page_.field(Field::Kind::pointer, slot), extent, stride,
-                       bare(value(n.args[0], instance)));
+  const ValueId index = n.args[table2 ? 1 : 0];
   const Type& row_type = a_.program.node(n.args[0]).type;
   std::string row;
-  if (level_ == Level::element && row_type.width == Width::none && row_type.rows) row = "r." + page_.row(n.args[0], n.index);
+  if (!table2) row = page_.field(Field::Kind::pointer, slot);
+  else if (level_ == Level::element && row_type.width == Width::none && row_type.rows) row = "r." + page_.row(n.args[0], n.index);
   else
     row = fmt::format("table_row({}(), {}, {}, {}, {})", tag, page_.field(Field::Kind::pointer, slot),
                       page_.field(Field::Kind::extent0, slot), page_.field(Field::Kind::stride0, slot), bare(value(n.args[0], instance)));
-  return fmt::format("lookup({}(), {}, {}, {}, {})", tag, row, extent, stride, bare(value(n.args[1], instance)));
+  const std::string at = bare(value(index, instance));
+  const bool loop = level_ == Level::element || level_ == Level::columns;
+  if (loop && dense && a_.unit != Unit::adjacent && even_pairs(a_.program, index)) {
+    const std::string name = unique(o.name + "_pair"), i = level_ == Level::columns ? "j" : "i";
+    arrays_.push_back(fmt::format("float {}[{}];", name, level_ == Level::columns ? "E / 2" : "E"));
+    line(fmt::format("if ({0} % 2 == 0) lookup2({1}(), {2}, {3}, {4}, {5}[{0}], {5}[{0} + 1]);", i, tag, row, extent, at, name));
+    return fmt::format("{}[{}]", name, i);
+  }
+  return fmt::format("lookup({}(), {}, {}, {}, {})", tag, row, extent, stride, at);
 }
 
 std::string Writer::promoted(ValueId v, int instance, bool to_real) {
@@ -339,6 +402,10 @@ std::string Writer::elementwise(const Node& n, int instance) {
     page_.ops.insert(n.op);
     return fmt::format("{}({})", identifier_of(n.op), bare(args[0]));
   }
+  // A remainder of what is never negative by a constant: one instruction for powers of two.
+  if (n.op == Op::mod && a_.program.node(n.args[1]).op == Op::constant && a_.program.node(n.args[1]).number > 0 &&
+      not_negative(a_.program, n.args[0]))
+    return fmt::format("int(u32({}) % {}u)", bare(args[0]), args[1]);
   const bool call = is_call(formula);
   const std::string s = replace_words(formula, [&](std::string w) {
     return w.size() == 1 && w[0] >= 'x' && w[0] <= 'z' ? call ? bare(args[w[0] - 'x']) : args[w[0] - 'x'] : w;
@@ -358,7 +425,16 @@ std::string Writer::declare(ValueId v, int instance, const std::string& expressi
   return name;
 }
 
+std::string Writer::definition(ValueId v, int instance) {
+  defining_ = v;
+  std::string s = value(v, instance);
+  defining_ = no_value;
+  return s;
+}
+
 std::string Writer::value(ValueId v, int instance) {
+  const bool defining = defining_ == v;
+  defining_ = no_value;
   const Node& n = a_.program.node(v);
   const Width w = n.type.width;
   if (w == Width::none || w == Width::half) instance = 0;
@@ -370,8 +446,13 @@ std::string Writer::value(ValueId v, int instance) {
   const bool tile = n.type.stage == Stage::tile;
   if (tile && w == Width::none && !is_constant(a_.program, v)) {
     if (!n.type.rows && level_ != Level::scalar) return remember(page_.scalar(v));
-    if (n.type.rows && level_ == Level::element) return remember(n.op == Op::row ? "int(r.m)" : "r." + page_.row(v));
+    if (n.type.rows && level_ == Level::element) return remember(n.op == Op::row ? "r.m" : "r." + page_.row(v));
   }
+
+  // What depends on the column alone, and isn't read from an array or known for nothing, is worked out once a column.
+  if (tile && w != Width::none && !n.type.rows && columns_ != nullptr && !defining && n.op != Op::operand && n.op != Op::col &&
+      n.op != Op::split && n.op != Op::join)
+    return remember(hoist_column(v, instance));
 
   std::string s;
   switch (n.op) {
@@ -380,7 +461,7 @@ std::string Writer::value(ValueId v, int instance) {
           : instance == 0           ? "acc[i]"
                                     : "acc[Tile<Config>::COLUMNS / 2 + i]";
       return remember(s);
-    case Op::row: return remember(fmt::format("int({})", row_index_));
+    case Op::row: return remember(row_index_);
     case Op::col: return remember(column(instance));
     case Op::operand: s = leaf_operand(n, v, instance); break;
     case Op::split:
@@ -404,7 +485,7 @@ std::string Writer::value(ValueId v, int instance) {
   }
   const bool named = !a_.names[static_cast<std::size_t>(v)].empty();
   const bool leaf = n.op == Op::operand && s.find('(') == std::string::npos;
-  if (!leaf && (named || a_.uses[static_cast<std::size_t>(v)] > 1)) s = declare(v, instance, s);
+  if (!leaf && !defining && (named || a_.uses[static_cast<std::size_t>(v)] > 1)) s = declare(v, instance, s);
   return remember(s);
 }
 

@@ -36,17 +36,25 @@ struct Page {
 };
 
 /// Writes the statements of one scope. What surrounds it: nothing (scalar), a row (in begin_rows: `r` is being filled; in
-/// finish_rows: `m`), one unit of a tile (element), or a column (in finish_columns: `n`, `q`).
+/// finish_rows: `m`), one unit of a tile (element), the columns of a group alone (columns), or a column (in
+/// finish_columns: `n`, `q`).
 class Writer {
  public:
-  enum class Level : std::uint8_t { scalar, row, element, column };
+  enum class Level : std::uint8_t { scalar, row, element, columns, column };
 
   Writer(Page& page, Level level, std::string row_index = "r.m");
+
+  /// What depends on the column alone goes to this writer, of level columns, and is read from arrays.
+  void hoist_columns_to(Writer* columns) { columns_ = columns; }
+  /// Declarations of arrays that must stand before the loop.
+  const std::vector<std::string>& arrays() const { return arrays_; }
 
   /// The value's instance, as an expression. Writes the statements it needs.
   std::string value(ValueId v, int instance = 0);
   /// ... as a real number.
   std::string real(ValueId v, int instance = 0);
+  /// ... as the expression that defines it, even where it would be given a name.
+  std::string definition(ValueId v, int instance = 0);
   void line(std::string s) { lines_.push_back(std::move(s)); }
   /// `v` is known here by this expression.
   void know(ValueId v, int instance, std::string expression) { memo_[{v, instance}] = std::move(expression); }
@@ -76,6 +84,7 @@ class Writer {
   std::string lookup(const Node& n, int instance);
   std::string elementwise(const Node& n, int instance);
   std::string promoted(ValueId v, int instance, bool to_real);
+  std::string hoist_column(ValueId v, int instance);
   std::string declare(ValueId v, int instance, const std::string& expression);
   std::string unique(std::string name);
 
@@ -84,6 +93,10 @@ class Writer {
   Level level_;
   std::string row_index_;
   std::map<std::pair<ValueId, int>, std::string> memo_;
+  Writer* columns_ = nullptr;
+  ValueId defining_ = no_value;
+  std::vector<std::string> arrays_;
+  std::map<std::pair<ValueId, int>, std::string> hoisted_;
   std::vector<std::string> lines_;
   std::set<std::string> taken_;
   bool uses_column_[2] = {false, false}, uses_pair_ = false, uses_inside_ = false;

@@ -53,11 +53,12 @@ CODA_VECTORISE void add_range(std::int64_t n, const Real* a, const Real* b, Real
 }
 
 template <class Real>
-CODA_VECTORISE void norm_row(std::int64_t n, const Real* x, const Real* w, Real eps, Real* h, Real* rstd) {
+CODA_VECTORISE void norm_row(std::int64_t n, const Real* x, const Real* w, Real eps, Real* h, Real* rstd,
+                             bool delayed) {
   const Real mean = sum_of<Real>(n, [&](std::int64_t i) { return x[i] * x[i]; }) / static_cast<Real>(n);
-  const Real r = 1 / std::sqrt(mean + eps);
+  *rstd = 1 / std::sqrt(mean + eps);
+  const Real r = delayed ? 1 : *rstd;
   for (std::int64_t i = 0; i < n; ++i) h[i] = x[i] * r * w[i];
-  *rstd = r;
 }
 
 template <class Real>
@@ -130,7 +131,17 @@ template <class Real>
 void rms_norm(std::int64_t rows, std::int64_t width, const Real* x, const Real* w, double eps, Real* h, Real* rstd) {
   over_rows(rows, [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t m = first; m < first + count; ++m) {
-      norm_row(width, x + m * width, w, static_cast<Real>(eps), h + m * width, rstd + m);
+      norm_row(width, x + m * width, w, static_cast<Real>(eps), h + m * width, rstd + m, false);
+    }
+  });
+}
+
+template <class Real>
+void delayed_norm(std::int64_t rows, std::int64_t width, const Real* x, const Real* w, double eps, Real* h,
+                  Real* rstd) {
+  over_rows(rows, [&](std::int64_t first, std::int64_t count) {
+    for (std::int64_t m = first; m < first + count; ++m) {
+      norm_row(width, x + m * width, w, static_cast<Real>(eps), h + m * width, rstd + m, true);
     }
   });
 }
@@ -229,6 +240,7 @@ void cross_entropy_backward(std::int64_t rows, std::int64_t vocabulary, const Re
 #define CODA_INSTANTIATE(Real)                                                                                    \
   template void add(std::int64_t, const Real*, const Real*, Real*);                                               \
   template void rms_norm(std::int64_t, std::int64_t, const Real*, const Real*, double, Real*, Real*);             \
+  template void delayed_norm(std::int64_t, std::int64_t, const Real*, const Real*, double, Real*, Real*);         \
   template void rms_norm_backward(std::int64_t, std::int64_t, const Real*, const Real*, const Real*, const Real*, \
                                   const Real*, Real*, Real*);                                                     \
   template struct RotaryTables<Real>;                                                                             \

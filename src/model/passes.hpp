@@ -14,6 +14,10 @@ void add(std::int64_t n, const Real* a, const Real* b, Real* out);
 template <class Real>
 void rms_norm(std::int64_t rows, std::int64_t width, const Real* x, const Real* w, double eps, Real* h, Real* rstd);
 
+/// h = x w and rstd = rsqrt(mean x² + eps): the norm with its scale left to the product's epilogue.
+template <class Real>
+void delayed_norm(std::int64_t rows, std::int64_t width, const Real* x, const Real* w, double eps, Real* h, Real* rstd);
+
 /// dx = dresidual + rstd (dh w - x̂ mean(x̂ w dh));  dw += sum over rows of dh x̂. dresidual may be null, for 0, and may
 /// be dx.
 template <class Real>

@@ -93,8 +93,8 @@ std::optional<std::string> why_illegal(const Config& c, const Demand& d) {
 }
 
 std::optional<Config> fitted(Config c, const Demand& d) {
-  c.producer_registers = c.warpgroups == 3 ? 32 : 40;
-  c.consumer_registers = c.warpgroups == 3 ? 160 : 232;
+  c.producer_registers = 32;
+  c.consumer_registers = c.warpgroups == 3 ? 160 : 240;
   for (c.stages = 8; c.stages >= 2; c.stages--)
     if (!why_illegal(c, d)) return c;
   return std::nullopt;

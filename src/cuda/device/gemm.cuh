@@ -391,7 +391,7 @@ template <class C, class E, class P, class Maps> DEV void run(const P& p, const 
   grid_dependency_wait();                                                  // of a predecessor this was launched ahead of
 
   if (group == 0) {
-    setmaxnreg_dec<C::PRODUCER_REGISTERS>();
+    if constexpr (C::WARPGROUPS > 1) setmaxnreg_dec<C::PRODUCER_REGISTERS>();  // two warpgroups have 255 each as they are
     if (warp == 0) {
       if (lane == 0) produce<C, E>(p, &maps.A, &maps.B, smem, smem + C::STAGES * G::A_BYTES, full, empty, rank);
     } else if (E::LOADED > 0 && warp <= C::WARPGROUPS) {
@@ -401,7 +401,7 @@ template <class C, class E, class P, class Maps> DEV void run(const P& p, const 
                                               operands_full + 8 * w * C::PREFETCH, operands_empty + 8 * w * C::PREFETCH, rank);
     }
   } else {
-    setmaxnreg_inc<C::CONSUMER_REGISTERS>();
+    if constexpr (C::WARPGROUPS > 1) setmaxnreg_inc<C::CONSUMER_REGISTERS>();
     const int w = group - 1;
     consume<C, E>(p, maps, w, warp, lane, smem, full, empty, operands_full + 8 * w * C::PREFETCH, operands_empty + 8 * w * C::PREFETCH, rank);
   }

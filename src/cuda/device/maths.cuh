@@ -85,16 +85,45 @@ template <> struct Value<i64_> { typedef int type; };
 template <class T> DEV float round_to(T t, float x) { return unpack1(t, pack1(t, x)); }
 DEV float round_to(f32, float x) { return x; }
 
-// ---- one element of global memory; `i` counts elements
+// ---- one element of global memory; `i` counts elements. Conditional loads are predicated instructions, not branches:
+// hundreds of them stand in an unrolled epilogue.
+DEV u64 load_bits(bool ok, const u64* p, u64 otherwise) {
+  u64 v;
+  asm("{.reg .pred q; setp.ne.b32 q, %2, 0; mov.b64 %0, %3; @q ld.global.nc.b64 %0, [%1];}" : "=l"(v) : "l"(p), "r"((int)ok), "l"(otherwise));
+  return v;
+}
+DEV u32 load_bits(bool ok, const u32* p, u32 otherwise) {
+  u32 v;
+  asm("{.reg .pred q; setp.ne.b32 q, %2, 0; mov.b32 %0, %3; @q ld.global.nc.b32 %0, [%1];}" : "=r"(v) : "l"(p), "r"((int)ok), "r"(otherwise));
+  return v;
+}
+DEV u16 load_bits(bool ok, const u16* p, u16 otherwise) {
+  u16 v;
+  asm("{.reg .pred q; setp.ne.b32 q, %2, 0; mov.b16 %0, %3; @q ld.global.nc.b16 %0, [%1];}" : "=h"(v) : "l"(p), "r"((int)ok), "h"(otherwise));
+  return v;
+}
+DEV u8 load_bits(bool ok, const u8* p, u8 otherwise) {
+  u32 v;
+  asm("{.reg .pred q; setp.ne.b32 q, %2, 0; mov.b32 %0, %3; @q ld.global.nc.u8 %0, [%1];}" : "=r"(v) : "l"(p), "r"((int)ok), "r"((u32)otherwise));
+  return (u8)v;
+}
+DEV uint2 load_bits(bool ok, const uint2* p, uint2 otherwise) {
+  uint2 v;
+  asm("{.reg .pred q; setp.ne.b32 q, %3, 0; mov.b32 %0, %4; mov.b32 %1, %5; @q ld.global.nc.v2.b32 {%0, %1}, [%2];}"
+      : "=r"(v.x), "=r"(v.y) : "l"(p), "r"((int)ok), "r"(otherwise.x), "r"(otherwise.y));
+  return v;
+}
 template <class T> DEV typename Value<T>::type load1(T t, const void* p, i64 i) { return unpack1(t, __ldg((const typename T::bits*)p + i)); }
-template <class T> DEV typename Value<T>::type load1_if(T t, bool ok, const void* p, i64 i) { return ok ? load1(t, p, i) : typename Value<T>::type(0); }
+/// 0 where not `ok`.
+template <class T> DEV typename Value<T>::type load1_if(T t, bool ok, const void* p, i64 i) {
+  return unpack1(t, load_bits(ok, (const typename T::bits*)p + i, (typename T::bits)0));
+}
 template <class T> DEV void store1(T t, void* p, i64 i, float v) { ((typename T::bits*)p)[i] = pack1(t, v); }
 /// `+=` of an element that no other thread touches: the old value is read past the read-only cache.
 template <class T> DEV void accumulate1(T t, void* p, i64 i, float v) {
   typename T::bits* at = (typename T::bits*)p + i;
   *at = pack1(t, unpack1(t, *(volatile typename T::bits*)at) + v);
 }
-
 /// A scalar operand: in device memory, or given by value.
 template <class T, class V> DEV V scalar(T t, const void* p, V value) { return p ? (V)load1(t, p, 0) : value; }
 
@@ -105,7 +134,14 @@ template <class T> DEV const void* table_row(T, const void* p, int rows, i64 str
 }
 /// NaN out of range, and where there is no row.
 template <class T> DEV float lookup(T t, const void* row, int extent, i64 stride, int i) {
-  return row && (u32)i < (u32)extent ? load1(t, row, i * stride) : not_a_number();
+  const bool ok = row && (u32)i < (u32)extent;
+  return unpack1(t, load_bits(ok, (const typename T::bits*)row + i * stride, pack1(t, not_a_number())));
+}
+/// Two neighbours at once, i even: of a row of an even extent, aligned to two elements.
+template <class T> DEV void lookup2(T t, const void* row, int extent, int i, float& lo, float& hi) {
+  typedef decltype(pack2(t, 0.f, 0.f)) Pair;
+  const bool ok = row && (u32)i < (u32)extent;
+  unpack2(t, load_bits(ok, (const Pair*)((const typename T::bits*)row + i), pack2(t, not_a_number(), not_a_number())), lo, hi);
 }
 
 }  // namespace coda

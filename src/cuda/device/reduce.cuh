@@ -51,6 +51,14 @@ struct Softmax {
   DEV float sum() const { return v[1]; }
 };
 
+/// The one value that is asked for, if this thread has it.
+struct Pick {
+  float v;
+  bool found;
+  DEV void clear() { v = 0.f; found = false; }
+  DEV void add(bool it, float x) { v = it ? x : v; found = found || it; }
+};
+
 template <class R> DEV R shuffle_xor(const R& r, int mask) {
   R o;
   #pragma unroll
