@@ -30,7 +30,7 @@ MapSpec operand_map(int slot, DType t, Major major, int k_box, int mn_box) {
 MapSpec box_map(const Box& b, int rows, int chunk) {
   MapSpec m;
   m.slot = b.slot;
-  m.dtype = b.dtype;
+  m.dtype = b.dtype == DType::i32 ? DType::f32 : b.dtype;  // moved as bits
   m.inner = b.vector() ? 0 : 1;
   m.vector = b.vector();
   m.half = b.half;

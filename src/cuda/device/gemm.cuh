@@ -372,8 +372,7 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
 
 template <class C, class E, class P, class Maps> DEV void run(const P& p, const Maps& maps) {
   typedef Geometry<C> G;
-  extern __shared__ __align__(1024) unsigned char shared_memory[];
-  const u32 smem = shared_address(shared_memory);
+  const u32 smem = shared_base();
   const u32 full = smem + C::OFFSET_BARRIERS, empty = full + 8 * C::STAGES;
   const u32 operands_full = empty + 8 * C::STAGES, operands_empty = operands_full + 8 * C::WARPGROUPS * C::PREFETCH;
   const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), warp = __shfl_sync(~0u, (threadIdx.x >> 5) & 3, 0), lane = threadIdx.x & 31;

@@ -18,8 +18,8 @@ DEV float floor(float x) { return ::floorf(x); }
 DEV float abs(float x) { return ::fabsf(x); }
 DEV int abs(int x) { return x < 0 ? (int)(0u - (u32)x) : x; }
 template <class T> DEV T select(bool c, T a, T b) { return c ? a : b; }
-DEV float maximum(float x, float y) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
-DEV float minimum(float x, float y) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
+DEV float maximum(float x, float y) { return max_nan(x, y); }
+DEV float minimum(float x, float y) { return min_nan(x, y); }
 DEV float maximum(float x, int y) { return maximum(x, (float)y); }
 DEV float minimum(float x, int y) { return minimum(x, (float)y); }
 DEV int maximum(int x, int y) { return x > y ? x : y; }
@@ -38,29 +38,11 @@ DEV int floor_divide(int x, int y) {
 DEV float infinity() { return __int_as_float(0x7f800000); }
 DEV float not_a_number() { return __int_as_float(0x7fc00000); }
 
-// ---- element types: tags that say how bits are read and written. `pack` rounds once; fp8 saturates.
-struct f32  { typedef u32 bits; };
-struct i32  { typedef u32 bits; };
-struct i64_ { typedef u64 bits; };
-struct bf16 { typedef u16 bits; };
-struct f16  { typedef u16 bits; };
-struct e4m3 { typedef u8 bits; };
-struct e5m2 { typedef u8 bits; };
-
-DEV u32 pack2(bf16, float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
-DEV u32 pack2(f16, float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
-DEV u16 pack2(e4m3, float lo, float hi) { u16 r; asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo)); return r; }
-DEV u16 pack2(e5m2, float lo, float hi) { u16 r; asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo)); return r; }
+// ---- element types (ptx.cuh): `pack` rounds once; fp8 saturates
 DEV uint2 pack2(f32, float lo, float hi) { return make_uint2(__float_as_uint(lo), __float_as_uint(hi)); }
 template <class T> DEV typename T::bits pack1(T t, float v) { return (typename T::bits)pack2(t, v, 0.f); }
 DEV u32 pack1(f32, float v) { return __float_as_uint(v); }
 
-DEV void unpack2(bf16, u32 v, float& lo, float& hi) { lo = __uint_as_float(v << 16); hi = __uint_as_float(v & 0xffff0000u); }
-DEV void unpack2(f16, u32 v, float& lo, float& hi) {
-  asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(lo), "=f"(hi) : "r"(v));
-}
-DEV void unpack2(e4m3, u16 v, float& lo, float& hi) { u32 h; asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"(v)); unpack2(f16(), h, lo, hi); }
-DEV void unpack2(e5m2, u16 v, float& lo, float& hi) { u32 h; asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(h) : "h"(v)); unpack2(f16(), h, lo, hi); }
 DEV void unpack2(f32, uint2 v, float& lo, float& hi) { lo = __uint_as_float(v.x); hi = __uint_as_float(v.y); }
 DEV void unpack2(i32, uint2 v, int& lo, int& hi) { lo = (int)v.x; hi = (int)v.y; }
 template <class T> DEV auto pack4(T t, float a, float b, float c, float d) {
@@ -85,34 +67,7 @@ template <> struct Value<i64_> { typedef int type; };
 template <class T> DEV float round_to(T t, float x) { return unpack1(t, pack1(t, x)); }
 DEV float round_to(f32, float x) { return x; }
 
-// ---- one element of global memory; `i` counts elements. Conditional loads are predicated instructions, not branches:
-// hundreds of them stand in an unrolled epilogue.
-DEV u64 load_bits(bool ok, const u64* p, u64 otherwise) {
-  u64 v;
-  asm("{.reg .pred q; setp.ne.b32 q, %2, 0; mov.b64 %0, %3; @q ld.global.nc.b64 %0, [%1];}" : "=l"(v) : "l"(p), "r"((int)ok), "l"(otherwise));
-  return v;
-}
-DEV u32 load_bits(bool ok, const u32* p, u32 otherwise) {
-  u32 v;
-  asm("{.reg .pred q; setp.ne.b32 q, %2, 0; mov.b32 %0, %3; @q ld.global.nc.b32 %0, [%1];}" : "=r"(v) : "l"(p), "r"((int)ok), "r"(otherwise));
-  return v;
-}
-DEV u16 load_bits(bool ok, const u16* p, u16 otherwise) {
-  u16 v;
-  asm("{.reg .pred q; setp.ne.b32 q, %2, 0; mov.b16 %0, %3; @q ld.global.nc.b16 %0, [%1];}" : "=h"(v) : "l"(p), "r"((int)ok), "h"(otherwise));
-  return v;
-}
-DEV u8 load_bits(bool ok, const u8* p, u8 otherwise) {
-  u32 v;
-  asm("{.reg .pred q; setp.ne.b32 q, %2, 0; mov.b32 %0, %3; @q ld.global.nc.u8 %0, [%1];}" : "=r"(v) : "l"(p), "r"((int)ok), "r"((u32)otherwise));
-  return (u8)v;
-}
-DEV uint2 load_bits(bool ok, const uint2* p, uint2 otherwise) {
-  uint2 v;
-  asm("{.reg .pred q; setp.ne.b32 q, %3, 0; mov.b32 %0, %4; mov.b32 %1, %5; @q ld.global.nc.v2.b32 {%0, %1}, [%2];}"
-      : "=r"(v.x), "=r"(v.y) : "l"(p), "r"((int)ok), "r"(otherwise.x), "r"(otherwise.y));
-  return v;
-}
+// ---- one element of global memory; `i` counts elements
 template <class T> DEV typename Value<T>::type load1(T t, const void* p, i64 i) { return unpack1(t, __ldg((const typename T::bits*)p + i)); }
 /// 0 where not `ok`.
 template <class T> DEV typename Value<T>::type load1_if(T t, bool ok, const void* p, i64 i) {

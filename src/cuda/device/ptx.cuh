@@ -14,7 +14,11 @@ typedef long long i64;
 /// A CUtensorMap, which NVRTC doesn't know.
 struct alignas(64) TensorMap { u64 opaque[16]; };
 
-DEV u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+/// Where the block's dynamic shared memory starts.
+DEV u32 shared_base() {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  return (u32)__cvta_generic_to_shared(memory);
+}
 DEV u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
 DEV void cluster_sync() { asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory"); }
 DEV void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
@@ -116,4 +120,56 @@ DEV void store_relaxed(u32* p, u32 v) { asm volatile("st.relaxed.gpu.global.u32 
 DEV float load_L2(const float* p) { float v; asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory"); return v; }
 DEV void red_add(float* p, float v) { asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(p), "f"(v) : "memory"); }
 
+
+// ---- element types: tags that say how bits are read and written
+struct f32  { typedef u32 bits; };
+struct i32  { typedef u32 bits; };
+struct i64_ { typedef u64 bits; };
+struct bf16 { typedef u16 bits; };
+struct f16  { typedef u16 bits; };
+struct e4m3 { typedef u8 bits; };
+struct e5m2 { typedef u8 bits; };
+
+DEV u32 pack2(bf16, float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEV u32 pack2(f16, float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEV u16 pack2(e4m3, float lo, float hi) { u16 r; asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo)); return r; }
+DEV u16 pack2(e5m2, float lo, float hi) { u16 r; asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo)); return r; }
+DEV void unpack2(bf16, u32 v, float& lo, float& hi) { lo = __uint_as_float(v << 16); hi = __uint_as_float(v & 0xffff0000u); }
+DEV void unpack2(f16, u32 v, float& lo, float& hi) {
+  asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(lo), "=f"(hi) : "r"(v));
+}
+DEV void unpack2(e4m3, u16 v, float& lo, float& hi) { u32 h; asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"(v)); unpack2(f16(), h, lo, hi); }
+DEV void unpack2(e5m2, u16 v, float& lo, float& hi) { u32 h; asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(h) : "h"(v)); unpack2(f16(), h, lo, hi); }
+
+DEV float max_nan(float x, float y) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
+DEV float min_nan(float x, float y) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
+
+// ---- conditional loads of what the kernel doesn't write: predicated instructions, not branches, since hundreds of them
+// stand in an unrolled epilogue
+DEV u64 load_bits(bool ok, const u64* p, u64 otherwise) {
+  u64 v;
+  asm("{.reg .pred q; .reg .b64 t; setp.ne.b32 q, %2, 0; mov.b64 t, %3; @q ld.global.nc.b64 t, [%1]; mov.b64 %0, t;}" : "=l"(v) : "l"(p), "r"((int)ok), "l"(otherwise));
+  return v;
+}
+DEV u32 load_bits(bool ok, const u32* p, u32 otherwise) {
+  u32 v;
+  asm("{.reg .pred q; .reg .b32 t; setp.ne.b32 q, %2, 0; mov.b32 t, %3; @q ld.global.nc.b32 t, [%1]; mov.b32 %0, t;}" : "=r"(v) : "l"(p), "r"((int)ok), "r"(otherwise));
+  return v;
+}
+DEV u16 load_bits(bool ok, const u16* p, u16 otherwise) {
+  u16 v;
+  asm("{.reg .pred q; .reg .b16 t; setp.ne.b32 q, %2, 0; mov.b16 t, %3; @q ld.global.nc.b16 t, [%1]; mov.b16 %0, t;}" : "=h"(v) : "l"(p), "r"((int)ok), "h"(otherwise));
+  return v;
+}
+DEV u8 load_bits(bool ok, const u8* p, u8 otherwise) {
+  u32 v;
+  asm("{.reg .pred q; .reg .b32 t; setp.ne.b32 q, %2, 0; mov.b32 t, %3; @q ld.global.nc.u8 t, [%1]; mov.b32 %0, t;}" : "=r"(v) : "l"(p), "r"((int)ok), "r"((u32)otherwise));
+  return (u8)v;
+}
+DEV uint2 load_bits(bool ok, const uint2* p, uint2 otherwise) {
+  uint2 v;
+  asm("{.reg .pred q; .reg .b32 t, u; setp.ne.b32 q, %3, 0; mov.b32 t, %4; mov.b32 u, %5; @q ld.global.nc.v2.b32 {t, u}, [%2]; mov.b32 %0, t; mov.b32 %1, u;}"
+      : "=r"(v.x), "=r"(v.y) : "l"(p), "r"((int)ok), "r"(otherwise.x), "r"(otherwise.y));
+  return v;
+}
 }  // namespace coda
