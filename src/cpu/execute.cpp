@@ -116,15 +116,17 @@ Pointer resolve(const Place& p, const Frame& f) {
       return {base + part(f.tile->columns(p.lay).count), 0};
     }
     case Place::Kind::temporary: return {f.temporaries[p.index] + part(f.tile->columns(p.lay).count), 0};
-    case Place::Kind::acc: return {f.acc.base + part(f.tile->columns(p.lay).count), f.acc.step};
-    case Place::Kind::operand:
-    case Place::Kind::output: {
-      const bool operand = p.kind == Place::Kind::operand;
-      const Tensor& t = operand ? f.arena->operand(p.index) : f.arena->output(p.index);
+    case Place::Kind::acc: {
+      // A member of a pair by halves is the other block.
+      const bool second = p.quarter > 0 && f.acc_second != 0;
+      return {f.acc.base + (second ? f.acc_second : part(f.tile->columns(p.lay).count)), f.acc.step};
+    }
+    case Place::Kind::operand: {
+      const Tensor& t = f.arena->operand(p.index);
       const Columns& columns = f.tile->columns(p.lay);
       const std::int64_t column = columns.range[0].begin + p.shift;
       if (t.rank == 1) return {advance(t.data, column, t.dtype) + part(columns.count), 0};
-      // Only row-major views are used in place: rows by stride[0].
+      // Only views whose rows are contiguous are used in place.
       return {advance(t.data, f.tile->m * t.stride[0] + column, t.dtype) + part(columns.count),
               t.stride[0] * static_cast<std::int64_t>(size_of(t.dtype))};
     }
@@ -154,6 +156,7 @@ void execute(const Step& s, const Arena& arena, const Tile& tile, std::int64_t r
       return k.round[static_cast<std::size_t>(s.dtype)](reinterpret_cast<float*>(d), reinterpret_cast<const float*>(x), count);
     case Step::Kind::lookup: return lookup(s, arena, count, d, x, y);
     case Step::Kind::segment: return segments(s, k, count, d, x);
+    case Step::Kind::gather:
     case Step::Kind::reduce:
     case Step::Kind::store: return;
   }

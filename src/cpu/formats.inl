@@ -53,7 +53,30 @@ void load_small(void* d, const void* x, int64_t n) {
   }
 }
 
-template <class F, class RawSmall>
+/// Writes a vector past the caches; `p` is aligned to it.
+template <class Raw>
+inline void stream_vector(void* p, Raw v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof v == 64) return _mm512_stream_si512(static_cast<__m512i*>(p), __builtin_bit_cast(__m512i, v));
+#endif
+#if defined(__AVX__)
+  if constexpr (sizeof v == 32) return _mm256_stream_si256(static_cast<__m256i*>(p), __builtin_bit_cast(__m256i, v));
+#endif
+#if defined(__SSE2__)
+  if constexpr (sizeof v == 16) return _mm_stream_si128(static_cast<__m128i*>(p), __builtin_bit_cast(__m128i, v));
+#endif
+  __builtin_memcpy(p, &v, sizeof v);
+}
+
+void end_stream() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+inline bool aligned(const void* p, std::size_t to) { return reinterpret_cast<std::uintptr_t>(p) % to == 0; }
+
+template <class F, class RawSmall, bool past_caches = false>
 void store_small(void* d, const float* x, int64_t n) {
   constexpr int64_t size = static_cast<int64_t>(sizeof(RawSmall)) / lanes;
   auto* to = static_cast<char*>(d);
@@ -61,8 +84,9 @@ void store_small(void* d, const float* x, int64_t n) {
     const bool whole = n - i >= lanes;
     const VecF value = whole ? load<VecF>(x + i) : load_part<VecF>(x + i, n - i);
     const RawSmall code = __builtin_convertvector(F::encode(value).v, RawSmall);
-    if (whole) __builtin_memcpy(to + i * size, &code, sizeof code);
-    else __builtin_memcpy(to + i * size, &code, static_cast<std::size_t>((n - i) * size));
+    if (!whole) __builtin_memcpy(to + i * size, &code, static_cast<std::size_t>((n - i) * size));
+    else if (past_caches && aligned(to + i * size, sizeof code)) stream_vector(to + i * size, code);
+    else __builtin_memcpy(to + i * size, &code, sizeof code);
   }
 }
 
@@ -78,6 +102,13 @@ void copy_words(void* d, const void* x, int64_t n) {
   if (d != x) __builtin_memmove(d, x, static_cast<std::size_t>(n) * 4);
 }
 void store_f32(void* d, const float* x, int64_t n) { copy_words(d, x, n); }
+void stream_f32(void* d, const float* x, int64_t n) {
+  if (!aligned(d, sizeof(RawF))) return copy_words(d, x, n);
+  auto* to = static_cast<float*>(d);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) stream_vector(to + i, load<VecF>(x + i).v);
+  copy_words(to + i, x + i, n - i);
+}
 void round_f32(float* d, const float* x, int64_t n) { copy_words(d, x, n); }
 
 void load_i64(void* d, const void* x, int64_t n) {

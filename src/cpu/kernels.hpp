@@ -26,6 +26,9 @@ struct Kernels {
   /// Elements of a dtype, contiguous in memory -> a strip (f32, or i32 with i64 saturated), and back, rounded once.
   std::array<void (*)(void* d, const void* x, std::int64_t n), dtype_count> load{};
   std::array<void (*)(void* d, const float* x, std::int64_t n), dtype_count> store{};
+  /// store(), past the caches where the processor can; end_stream() after the last, before others may read.
+  std::array<void (*)(void* d, const float* x, std::int64_t n), dtype_count> stream{};
+  void (*end_stream)() = nullptr;
   /// x rounded to a dtype and back.
   std::array<void (*)(float* d, const float* x, std::int64_t n), dtype_count> round{};
 

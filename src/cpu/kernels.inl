@@ -228,6 +228,12 @@ Kernels make_table(const char* name) {
   t.store[at(DType::f16)] = store_small<F16, RawU16>;
   t.store[at(DType::e4m3)] = store_small<E4M3, RawU8>;
   t.store[at(DType::e5m2)] = store_small<E5M2, RawU8>;
+  t.stream[at(DType::f32)] = stream_f32;
+  t.stream[at(DType::bf16)] = store_small<BF16, RawU16, true>;
+  t.stream[at(DType::f16)] = store_small<F16, RawU16, true>;
+  t.stream[at(DType::e4m3)] = store_small<E4M3, RawU8, true>;
+  t.stream[at(DType::e5m2)] = store_small<E5M2, RawU8, true>;
+  t.end_stream = end_stream;
   t.round[at(DType::f32)] = round_f32;
   t.round[at(DType::bf16)] = round_small<BF16>;
   t.round[at(DType::f16)] = round_small<F16>;

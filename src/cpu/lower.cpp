@@ -115,7 +115,22 @@ Made Lowering::emit(Step s, Level level, Lay lay, ValueKind kind) {
   return m;
 }
 
+/// In a tile of two runs of columns each run's product is a block of its own, because oneDNN is fastest where rows
+/// follow each other; so all of acc is no strip.
+bool Lowering::in_pieces(const Place& p) const {
+  return p.kind == Place::Kind::acc && p.quarters == 4 && !grid_.contiguous(Lay::full);
+}
+
+Made Lowering::whole(const Made& m) {
+  if (!in_pieces(m.place)) return m;
+  Step s;
+  s.kind = Step::Kind::gather;
+  s.x = m.place;
+  return emit(s, Level::element, m.lay, m.kind);
+}
+
 Made Lowering::filled(const Made& m, Lay lay, Level level) {
+  if (in_pieces(m.place)) return whole(m);
   if (m.lay == lay && (m.level == level || level == Level::element) && !repeats(m, level)) return m;
   Step s;
   s.kind = Step::Kind::fill;
@@ -158,7 +173,7 @@ Made Lowering::lower(ValueId v) {
     case Op::join: return join(n);
     case Op::lookup: return lookup(n);
     case Op::round_to: {
-      const Made x = real(n.args[0]);
+      const Made x = whole(real(n.args[0]));
       Step s;
       s.kind = Step::Kind::round;
       s.dtype = n.dtype;
@@ -219,11 +234,11 @@ Made Lowering::operand(int index, Lay lay, std::int64_t shift, const Type& type)
 }
 
 Made Lowering::split(const Node& n) {
-  const Type& whole = p_.node(n.args[0]).type;
+  const Type& type = p_.node(n.args[0]).type;
   const Level level = level_of(n.type);
   const Lay lay = lay_of(n.type);
   if (n.pairing.kind != Pairing::Kind::halves) {
-    const Made x = value(n.args[0]);
+    const Made x = whole(value(n.args[0]));
     Step s;
     s.kind = Step::Kind::split;
     s.pairing = n.pairing;
@@ -233,7 +248,7 @@ Made Lowering::split(const Node& n) {
   }
   // The members of a split by halves lie as they are: an operand's in its columns, a strip's in its two halves.
   if (p_.node(n.args[0]).op == Op::operand) {
-    return operand(p_.node(n.args[0]).index, lay, n.index * (columns_of(whole.width, e_.n) / 2), n.type);
+    return operand(p_.node(n.args[0]).index, lay, n.index * (columns_of(type.width, e_.n) / 2), n.type);
   }
   Made m = value(n.args[0]);
   m.lay = lay;
@@ -296,6 +311,7 @@ Made Lowering::elementwise(const Node& n) {
     const Made m = integers || a < first ? value(v) : real(v);
     *places[a] = m.place;
     s.repeat |= repeats(m, level) << a;
+    s.pieces = s.pieces || in_pieces(m.place);
   }
   if (s.fn == nullptr) {
     throw Error(ErrorKind::internal, fmt::format("program {}: no loop for '{}' of {}", p_.name, name_of(n.op),
@@ -398,39 +414,8 @@ const std::int32_t* Lowering::finished(int index, std::int64_t& count) {
 
 // ---------------------------------------------------------------- temporaries
 
-/// Whether a strip of this lay can be computed where the output stores it.
-bool Lowering::direct_output(int index, Lay lay) const {
-  const Output& o = p_.outputs[static_cast<std::size_t>(index)];
-  const Tensor& t = arena.output(index);
-  return o.dtype == DType::f32 && !o.accumulate && !o.shape.transposed && t.rank == 2 && t.stride[1] == 1 &&
-         grid_.contiguous(lay);
-}
-
 void Lowering::allocate() {
-  // A temporary that an f32 output takes as it is lies in that output from the start.
-  std::vector<Place> homes(temporary_lays.size());
-  std::vector<Step> kept;
-  for (const Step& s : element_steps) {
-    if (s.kind == Step::Kind::store && s.x.quarters == 4 && s.x.lay == s.lay && direct_output(s.index, s.lay)) {
-      Place home;
-      home.kind = Place::Kind::output;
-      home.index = s.index;
-      home.lay = s.lay;
-      home.shift = s.shift;
-      if (s.x.kind == Place::Kind::temporary && homes[static_cast<std::size_t>(s.x.index)].kind == Place::Kind::none) {
-        homes[static_cast<std::size_t>(s.x.index)] = home;
-        continue;
-      }
-      if (s.x.kind == Place::Kind::acc && !product_into_output) {
-        product_into_output = true;
-        acc_output = s.index;
-        continue;
-      }
-    }
-    kept.push_back(s);
-  }
-  element_steps = std::move(kept);
-
+  std::vector<int> strip_of(temporary_lays.size(), -1);
   std::vector<std::size_t> last(temporary_lays.size());
   for (std::size_t i = 0; i < element_steps.size(); ++i) {
     for (const Place* p : {&element_steps[i].x, &element_steps[i].y, &element_steps[i].z, &element_steps[i].d}) {
@@ -443,16 +428,12 @@ void Lowering::allocate() {
   const auto release = [&](const Place& p, std::size_t at) {
     if (p.kind != Place::Kind::temporary) return;
     const auto t = static_cast<std::size_t>(p.index);
-    if (last[t] != at || released[t] || homes[t].kind != Place::Kind::temporary) return;
+    if (last[t] != at || released[t]) return;
     released[t] = true;
-    free[temporary_lays[t]].push_back(homes[t].index);
+    free[temporary_lays[t]].push_back(strip_of[t]);
   };
   const auto move = [&](Place& p) {
-    if (p.kind != Place::Kind::temporary) return;
-    const Place& home = homes[static_cast<std::size_t>(p.index)];
-    p.kind = home.kind;
-    p.index = home.index;
-    p.shift = home.shift;
+    if (p.kind == Place::Kind::temporary) p.index = strip_of[static_cast<std::size_t>(p.index)];
   };
   for (std::size_t i = 0; i < element_steps.size(); ++i) {
     Step& s = element_steps[i];
@@ -463,15 +444,14 @@ void Lowering::allocate() {
       for (const Place& p : {before.x, before.y, before.z}) release(p, i);
     };
     if (in_place) release_arguments();
-    if (s.d.kind == Place::Kind::temporary && homes[static_cast<std::size_t>(s.d.index)].kind == Place::Kind::none) {
+    if (s.d.kind == Place::Kind::temporary) {
       const Lay lay = temporary_lays[static_cast<std::size_t>(s.d.index)];
-      Place& home = homes[static_cast<std::size_t>(s.d.index)];
-      home.kind = Place::Kind::temporary;
+      int& strip = strip_of[static_cast<std::size_t>(s.d.index)];
       if (free[lay].empty()) {
-        home.index = static_cast<int>(strips.size());
+        strip = static_cast<int>(strips.size());
         strips.push_back(lay);
       } else {
-        home.index = free[lay].back();
+        strip = free[lay].back();
         free[lay].pop_back();
       }
     }

@@ -56,8 +56,6 @@ class Lowering {
   std::vector<Lay> column_lays;                 ///< of each column place
   std::vector<Lay> temporary_lays;              ///< of each temporary; after allocate(), of each strip they share
   std::vector<Reduction> reductions;
-  bool product_into_output = false;             ///< acc lies in output `acc_output`
-  int acc_output = 0;
 
  private:
   Made lower(ValueId v);
@@ -69,10 +67,11 @@ class Lowering {
   Made elementwise(const Node& n);
   Made lookup(const Node& n);
   Made constant(std::int32_t word, ValueKind kind);
+  bool in_pieces(const Place& p) const;
+  Made whole(const Made& m);
   Made filled(const Made& m, Lay lay, Level level);
   int repeats(const Made& m, Level user) const;
   void store_value(int index, const Made& m, Lay lay, std::int64_t shift);
-  bool direct_output(int index, Lay lay) const;
 
   const Program& p_;
   Extents e_;
@@ -90,7 +89,8 @@ struct Frame {
   const Tile* tile = nullptr;
   char* const* columns = nullptr;
   char* const* temporaries = nullptr;
-  Pointer acc;
+  Pointer acc;                      ///< rows of the first run of columns
+  std::int64_t acc_second = 0;      ///< bytes from there to the second run's
 };
 Pointer resolve(const Place& p, const Frame& f);
 

@@ -48,13 +48,13 @@ void load_run(const Kernels& k, DType t, const void* src, std::int64_t stride, s
 }
 
 void store_run(const Kernels& k, DType t, void* dst, std::int64_t stride, std::int64_t n, const float* x, bool add,
-               float* scratch) {
+               float* scratch, bool stream) {
   if (add) {
     load_run(k, t, dst, stride, n, scratch);
     k.add_to(scratch, x, n);
     x = scratch;
   }
-  const auto store = k.store[static_cast<std::size_t>(t)];
+  const auto store = (stream && stride == 1 ? k.stream : k.store)[static_cast<std::size_t>(t)];
   if (stride == 1) return store(dst, x, n);
   alignas(64) std::uint32_t packed[chunk];
   for (std::int64_t i = 0; i < n; i += chunk) {

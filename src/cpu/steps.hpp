@@ -15,13 +15,13 @@ enum class Level : std::uint8_t { scalar, row, column, element };
 
 /// Where a value's strip lies. A place may be a part of another's strip: `quarter` quarters from its start.
 struct Place {
-  enum class Kind : std::uint8_t { none, scalar, row, column, temporary, acc, operand, output };
+  enum class Kind : std::uint8_t { none, scalar, row, column, temporary, acc, operand };
   Kind kind = Kind::none;
-  int index = 0;           ///< scalar, row, column, temporary, operand or output number
+  int index = 0;           ///< scalar, row, column, temporary or operand number
   Lay lay = Lay::one;      ///< of the strip that it is, or is a part of
   int quarter = 0;
   int quarters = 4;        ///< its size
-  std::int64_t shift = 0;  ///< operand, output: added to the lay's columns
+  std::int64_t shift = 0;  ///< operand: added to the lay's columns
   bool operator==(const Place&) const = default;
 };
 
@@ -31,6 +31,7 @@ struct Step {
     apply,         ///< d = fn(x, y, z)
     load,          ///< d = operand[index], converted
     fill,          ///< d = x, repeated
+    gather,        ///< d = x, which is acc in two pieces
     iota,          ///< d = column indices
     split,         ///< d = member of x by pairing (adjacent, heads)
     join,          ///< d = x, y by pairing
@@ -45,6 +46,7 @@ struct Step {
   Lay lay = Lay::one;      ///< of d, or of x where there is no d
   Place d, x, y, z;
   int repeat = 0;          ///< bits 0, 1, 2: x, y, z is one element
+  bool pieces = false;     ///< an argument is all of acc, in a tile where that is two blocks
   Kernels::Apply fn = nullptr;
   int index = 0;
   int member = 0;
