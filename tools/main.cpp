@@ -1,4 +1,5 @@
 // The coda command: reads the command line, runs one subcommand, turns exceptions into messages and exit codes.
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -37,6 +38,9 @@ int main(int argc, char** argv) {
              "  coda run residual_norm --in tensors.safetensors --set eps=1e-6 --out results.safetensors\n"
              "Exit codes: 0 success, 1 failure, 2 wrong use. `coda COMMAND --help` says more.");
 
+  // A file that grows past the process's limit is then an error of the write, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+
   Action action;
   add_programs(app, action);
   add_check(app, action);
@@ -44,6 +48,7 @@ int main(int argc, char** argv) {
   add_run(app, action);
   add_explain(app, action);
   add_verify(app, action);
+  add_train(app, action);
 
   try {
     app.parse(argc, argv);

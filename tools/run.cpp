@@ -166,6 +166,16 @@ Summary summarise(const Tensor& t) {
   return s;
 }
 
+/// check_arguments, with the way out that this command has.
+Extents check(const Program& p, Slots slots) {
+  try {
+    return check_arguments(p, slots);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::dtype) throw;
+    throw Error(e.kind(), fmt::format("{}. --dtype f32 or f16 changes A, B and every bf16 argument at once", e.what()));
+  }
+}
+
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json(fmt::format("{}", x)); }
 
 int run_program(const Options& o) {
@@ -176,7 +186,7 @@ int run_program(const Options& o) {
   arguments.read(file);
   for (const std::string& text : o.set) arguments.set(text);
   arguments.require_all(o.in);
-  const Extents extents = check_arguments(p, arguments.views());
+  const Extents extents = check(p, arguments.views());
   if (!o.allow_nan) arguments.refuse_nan();
   arguments.allocate_outputs(extents);
   execute(p, arguments.views(), device, o.threads);

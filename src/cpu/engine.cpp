@@ -143,7 +143,7 @@ class Run {
     const Node& source = p_.node(p_.node(v).args[1]);
     for (std::size_t i = 0; i < index.size(); ++i) {
       if ((index[i] >= 0 && index[i] < e_.n) || (r.ignored && index[i] == *r.ignored)) continue;
-      const std::string_view name =
+      const std::string name =
           source.op == Op::operand ? p_.operands[static_cast<std::size_t>(source.index)].name : "the index";
       throw Error(ErrorKind::value,
                   fmt::format("program {}: {} is {} in row {}, but pick takes an index from 0 to {}{}; correct the data",

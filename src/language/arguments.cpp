@@ -74,10 +74,11 @@ class ArgumentChecker {
   /// Whether two elements may have one place: a stride is within the reach of the dimensions of smaller stride.
   static bool overlaps(const Tensor& t) {
     std::array<std::pair<std::int64_t, std::int64_t>, Tensor::max_rank> dims;  // stride, extent
+    dims.fill({std::numeric_limits<std::int64_t>::max(), 1});
     std::size_t count = 0;
     for (std::size_t d = 0; d < static_cast<std::size_t>(t.rank); ++d)
       if (t.shape[d] > 1) dims[count++] = {t.stride[d], t.shape[d]};
-    std::sort(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(count));
+    std::sort(dims.begin(), dims.end());
     std::int64_t reach = 0;
     for (std::size_t d = 0; d < count; ++d) {
       if (dims[d].first <= reach) return true;
