@@ -254,7 +254,9 @@ void Analysis::find_boxes() {
     // A transposed output is staged a column a row: neighbours that are not columns of one box go direct.
     const bool odd = output.shape.transposed && (output.accumulate || (output.shape.width == Width::half && unit != Unit::far) ||
                                                  (output.shape.width == Width::twice && q.kind == Pairing::Kind::adjacent));
-    if (odd || !twice_run(output.shape, q)) direct[static_cast<std::size_t>(slot)] = true;
+    // Where a ragged tile's first members end, their box would go on into the columns of the second.
+    const bool overlap = output.shape.width == Width::twice && pairing.kind == Pairing::Kind::halves;
+    if (odd || overlap || !twice_run(output.shape, q)) direct[static_cast<std::size_t>(slot)] = true;
     if (direct[static_cast<std::size_t>(slot)]) continue;
     const std::size_t from = stores.size(), loads_from = loads.size();
     add_matrix(stores, slot, output.shape, output.dtype, q, "out_" + output.name);
