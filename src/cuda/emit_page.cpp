@@ -112,7 +112,7 @@ std::string params(const Page& page, const EpilogueWriter& epilogue, const Confi
   if (e.column_values > 0) where += format("  DEV i64 column_counters() const {{ return {}; }}\n", rows);
   if (e.total_values > 0) where += format("  DEV i64 total_counter() const {{ return {}{}; }}\n", rows, columns);
   if (c.split > 1) where += format("  DEV i64 split_counters() const {{ return {}{}{}; }}\n", rows, columns, totals);
-  if (e.row_values > 0 || e.column_values > 0) out += "\n  DEV int tiles_n() const { return (N + Config::BN - 1) / Config::BN; }\n";
+  if (e.row_values + e.row_picks + e.column_values > 0) out += "\n  DEV int tiles_n() const { return (N + Config::BN - 1) / Config::BN; }\n";
   if (e.column_values > 0) out += format("  DEV int blocks_m() const {{ return (M + {0} - 1) / {0}; }}\n", c.warpgroup_rows());
   if (e.total_values > 0) out += "  DEV int warps() const { return gridDim.x * Config::WARPGROUPS * 4; }\n";
   if (!where.empty()) out += "  // where partial results and counters stand in the workspace\n" + where;
