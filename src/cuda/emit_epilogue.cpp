@@ -376,7 +376,7 @@ std::string EpilogueWriter::put_columns() {
       const int t = r.width == Width::twice ? static_cast<int>(k) % 2 : 0;
       std::string n = r.width == Width::half ? "q" : format("Tile<Config>::column({}, q, p.N)", a_.unit == Unit::far ? member : 0);
       if (pairs) n = "p0 / 2 + c";
-      if (pairs) s += "      if (c < Tile<Config>::COLUMNS / 2)\n  ";
+      if (pairs) s += "      if (c < Tile<Config>::COLUMNS / 2 && p0 / 2 + c < p.N / 2)\n  ";
       s += format("      put_partial(p.{0}_partials() + ((i64)block * {4} + {5}) * p.N + {1}, (i64)blocks * {4} * p.N, gather_warps<{2}, {6}>({3}, c, "
                   "Config::COLUMN_BYTES));\n",
                   r.name, n, r.type(), address("all", 4 * region), r.width == Width::twice ? 2 : 1, t, column_extent(r));
@@ -406,7 +406,7 @@ std::string EpilogueWriter::finish_columns() {
       for (int t = 0; t < (width == Width::twice ? 2 : 1); t++) {
         const bool pairs = a_.unit == Unit::adjacent && width == Width::half;
         const int instance = width == Width::twice ? 2 * member + t : member;
-        s += pairs ? "      if (c < Tile<Config>::COLUMNS / 2) {\n        const int q = p0 / 2 + c;\n" : "      {\n";
+        s += pairs ? "      if (c < Tile<Config>::COLUMNS / 2 && p0 / 2 + c < p.N / 2) {\n        const int q = p0 / 2 + c;\n" : "      {\n";
         if (width != Width::half)
           s += format("        const int {} = Tile<Config>::column({}, q, p.N);\n", far ? format("n_{}", member) : "n", member);
         Writer w(page_, Level::column);
