@@ -188,6 +188,51 @@ TEST(CrossEntropy, AllLogitsNegativeAndALastLoneColumn) {
   expect_close(r.at("loss"), {std::log(sum) + static_cast<double>((n - 1) % 7), std::log(sum) + 6}, 1e-5, "loss");
 }
 
+TEST(CrossEntropy, PicksTargetsOnBothSidesOfEveryBoundary) {
+  // Vectors, tiles, and 16-bit column numbers end between these.
+  const std::vector<std::int64_t> boundaries{0, 7, 8, 15, 16, 127, 128, 255, 256, 511, 512, 1023, 1024, 32767, 32768, 40959, 40960};
+  const std::int64_t n = 40961, m = static_cast<std::int64_t>(boundaries.size());
+  Arguments in;
+  in.set("A", [&] {
+    Matrix a(m, 1);
+    std::fill(a.values.begin(), a.values.end(), 1);
+    return a;
+  }());
+  const Matrix b = in.matrix("B", n, 1);
+  in.integers("target", boundaries), in.integer("ignore", ignored);
+  double sum = 0;
+  for (const double z : b.values) sum += std::exp(z);
+  Vector want;
+  for (const std::int64_t t : boundaries) want.push_back(std::log(sum) - b(t, 0));
+  expect_close(run_on_cpu(standard("linear_cross_entropy").without("logits"), in).at("loss"), want, 1e-6, "loss");
+}
+
+TEST(CrossEntropy, InfiniteLogitsCountAsProbabilityZero) {
+  // Logits [-inf, 2, -inf]: the lone finite class has loss 0, another one loss +inf.
+  Arguments in;
+  Matrix a(2, 1), b(3, 1);
+  a(0, 0) = a(1, 0) = 1, b(0, 0) = b(2, 0) = -INFINITY, b(1, 0) = 2;
+  in.set("A", a), in.set("B", b), in.integers("target", {1, 2}), in.integer("ignore", ignored);
+  const Program p = standard("linear_cross_entropy").without("logits");
+  for (const Results& r : {evaluate(p, in), run_on_cpu(p, in)}) {
+    expect_close(r.at("zmax"), {2, 2}, 0, "zmax");
+    expect_close(r.at("zsum"), {1, 1}, 0, "zsum");
+    expect_close(r.at("loss"), {0, INFINITY}, 0, "loss");
+  }
+}
+
+TEST(CrossEntropy, NaNLogitsReachTheirRowsStatisticsAndNoOther) {
+  Arguments in;
+  Matrix a(2, 1), b(3, 1);
+  a(0, 0) = 1, a(1, 0) = NAN, b(0, 0) = 1, b(1, 0) = 2, b(2, 0) = 3;
+  in.set("A", a), in.set("B", b), in.integers("target", {1, 2}), in.integer("ignore", ignored);
+  const Results r = run_on_cpu(standard("linear_cross_entropy"), in);
+  for (const char* name : {"zmax", "zsum", "loss"}) {
+    EXPECT_FALSE(std::isnan(r.find(name)->second[0])) << name;
+    EXPECT_TRUE(std::isnan(r.find(name)->second[1])) << name;
+  }
+}
+
 TEST(CrossEntropy, AnIgnoredClassMayBeARealOne) {
   for (const std::int64_t ignore : {std::int64_t{0}, V - 1}) {
     Case c({});

@@ -59,6 +59,21 @@ TEST(ResidualNorm, SquaresWhatWasNotRounded) {
   EXPECT_NEAR(load(rstd, 0), 0x1p16, 0x1p16 * 1e-6);
 }
 
+TEST(ResidualNorm, RowsOfAnySizeAndOfZerosKeepTheirOwnScale) {
+  Arguments in;
+  const std::vector<double> sizes{1e4, 1e-4, 0, 1};
+  Matrix residual(4, N);
+  for (std::int64_t i = 0; i < 4; ++i)
+    for (std::int64_t j = 0; j < N; ++j) residual(i, j) = sizes[static_cast<std::size_t>(i)] * (j % 2 == 0 ? 1 : -1);
+  in.set("A", Matrix(4, 1)), in.set("B", Matrix(N, 1)), in.set("residual", residual), in.set("w", Vector(N, 1));
+  in.scalar("eps", 0x1p-20);
+  const auto rstd = [](double size) { return 1 / std::sqrt(size * size + 0x1p-20); };
+  expect_close(run_on_cpu(standard("residual_norm"), in).at("rstd"), {rstd(1e4), rstd(static_cast<float>(1e-4)), 1024, rstd(1)},
+               1e-7, "rstd");
+  in.scalar("eps", 0);
+  EXPECT_EQ(run_on_cpu(standard("residual_norm"), in).at("rstd")[2], INFINITY);
+}
+
 TEST(NormLinear, MatchesTheNormAppliedBeforeTheProduct) {
   // The whole claim of the delayed scale: RMSNorm(x)·Wᵀ from residual_norm and norm_linear in turn.
   Arguments first;
