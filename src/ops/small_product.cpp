@@ -26,7 +26,7 @@ template <int Rows, int Vectors>
   }
   for (std::int64_t k = 0; k < depth; ++k) {
     Lanes row[Vectors];
-    std::memcpy(row, b + k * b_stride, sizeof row);
+    for (int v = 0; v < Vectors; ++v) std::memcpy(&row[v], b + k * b_stride + v * lanes, sizeof(Lanes));
     for (int r = 0; r < Rows; ++r) {
       const float x = a.data[r * a.row_stride + k * a.column_stride];
       for (int v = 0; v < Vectors; ++v) sum[r][v] += x * row[v];
