@@ -37,7 +37,7 @@ void bind_all(const Library& lib, Driver& d) {
   CODA_BIND(cuMemsetD8Async); CODA_BIND(cuMemsetD32Async);
   CODA_BIND(cuStreamCreate); CODA_BIND_AS(cuStreamDestroy, "cuStreamDestroy_v2"); CODA_BIND(cuStreamSynchronize); CODA_BIND(cuStreamWaitEvent);
   CODA_BIND(cuStreamIsCapturing); CODA_BIND_AS(cuStreamBeginCapture, "cuStreamBeginCapture_v2"); CODA_BIND(cuStreamEndCapture);
-  CODA_BIND(cuGraphInstantiateWithFlags); CODA_BIND(cuGraphLaunch); CODA_BIND(cuGraphExecDestroy); CODA_BIND(cuGraphDestroy);
+  CODA_BIND(cuThreadExchangeStreamCaptureMode); CODA_BIND(cuGraphInstantiateWithFlags); CODA_BIND(cuGraphLaunch); CODA_BIND(cuGraphExecDestroy); CODA_BIND(cuGraphDestroy);
   CODA_BIND(cuEventCreate); CODA_BIND(cuEventRecord); CODA_BIND(cuEventQuery); CODA_BIND(cuEventSynchronize);
   CODA_BIND(cuEventElapsedTime); CODA_BIND_AS(cuEventDestroy, "cuEventDestroy_v2");
 #undef CODA_BIND
@@ -166,6 +166,10 @@ ContextScope::~ContextScope() {
   Context ignored = nullptr;
   if (pushed_) driver().cuCtxPopCurrent(&ignored);
 }
+
+RelaxedCapture::RelaxedCapture() { CODA_CUDA(cuThreadExchangeStreamCaptureMode, &mode_); }
+
+RelaxedCapture::~RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
 
 DeviceBuffer::DeviceBuffer(int device_index, std::size_t bytes) : bytes_(bytes), device_(device_index) {
   if (bytes == 0) return;

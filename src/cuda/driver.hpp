@@ -47,6 +47,7 @@ struct Driver {
   Result (*cuStreamIsCapturing)(Stream, CaptureStatus*);
   Result (*cuStreamBeginCapture)(Stream, int);
   Result (*cuStreamEndCapture)(Stream, Graph*);
+  Result (*cuThreadExchangeStreamCaptureMode)(int*);
   Result (*cuGraphInstantiateWithFlags)(GraphExec*, Graph, unsigned long long);
   Result (*cuGraphLaunch)(GraphExec, Stream);
   Result (*cuGraphExecDestroy)(GraphExec);
@@ -100,6 +101,19 @@ class ContextScope {
 
  private:
   bool pushed_ = false;
+};
+
+/// Allocating, loading modules and waiting on a stream of one's own are forbidden to a thread while any stream is captured
+/// in the default mode, unless it says that it knows. This says so for a scope.
+class RelaxedCapture {
+ public:
+  RelaxedCapture();
+  ~RelaxedCapture();
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; afterwards what it was
 };
 
 /// Device memory from cuMemAlloc (256-byte aligned), freed with its owner.

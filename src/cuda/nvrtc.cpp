@@ -73,7 +73,7 @@ void check(int r, const char* call) {
 }
 
 std::vector<std::string> option_list(const CompileOptions& o) {
-  std::vector<std::string> list = {"--gpu-architecture=" + o.architecture, "--std=c++17", "--ptxas-options=-v",
+  std::vector<std::string> list = {"--gpu-architecture=" + o.architecture, "--std=c++17", "-default-device", "--prec-div=false", "--prec-sqrt=false", "--ptxas-options=-v",
                                    "--diag-suppress=186" /* unsigned compared with 0, in templates */};
   for (const std::string& d : o.defines) list.push_back("--define-macro=" + d);
   return list;
@@ -101,12 +101,12 @@ std::string nvrtc_version() {
 
 std::string option_line(const CompileOptions& options) { return fmt::format("{}", fmt::join(option_list(options), " ")); }
 
-Compiled compile(const std::string& source, std::span<const Header> headers, const CompileOptions& options) {
+Compiled compile(const std::string& source, std::span<const embedded::File> headers, const CompileOptions& options) {
   const Nvrtc& n = nvrtc();
   const auto start = std::chrono::steady_clock::now();
   // NVRTC wants zero-terminated texts.
   std::vector<std::string> names, texts;
-  for (const Header& h : headers) {
+  for (const embedded::File& h : headers) {
     names.emplace_back(h.name);
     texts.emplace_back(h.text);
   }

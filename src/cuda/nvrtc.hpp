@@ -5,17 +5,13 @@
 #include <string_view>
 #include <vector>
 
-namespace coda::cuda {
+#include "embedded.hpp"
 
-/// A header the text may include by `name`.
-struct Header {
-  std::string_view name;
-  std::string_view text;
-};
+namespace coda::cuda {
 
 struct CompileOptions {
   std::string architecture = "sm_90a";
-  std::vector<std::string> defines;  ///< "NAME=value"
+  std::vector<std::string> defines = {};  ///< "NAME=value"
 };
 
 /// What ptxas reports of one entry function.
@@ -40,9 +36,9 @@ std::string nvrtc_version();
 /// The options compile() passes, as one line: part of a cache key.
 std::string option_line(const CompileOptions& options);
 
-/// Compiles `source`. Throws Error(unsupported) where NVRTC is missing, Error(device) with the compiler's log where the
+/// Compiles `source`, which may include `headers` by their names. Throws Error(unsupported) where NVRTC is missing, Error(device) with the compiler's log where the
 /// text doesn't compile. Thread-safe: one compilation a thread.
-Compiled compile(const std::string& source, std::span<const Header> headers, const CompileOptions& options = {});
+Compiled compile(const std::string& source, std::span<const embedded::File> headers, const CompileOptions& options = {});
 
 /// Reads the numbers out of a ptxas -v report: the largest of each over its functions.
 ResourceUsage parse_usage(std::string_view log);

@@ -179,11 +179,11 @@ TEST(Emit, PairsInTwoWaysAreRefusedByName) {
 }
 
 TEST(Emit, PagesCompileWithoutSpillsOrSerialisedProducts) {
-  std::vector<cuda::Header> headers;
+  std::vector<embedded::File> headers;
   for (const embedded::File& f : embedded::device_headers()) headers.push_back({f.name, f.text});
   for (const char* name : {"linear", "residual_norm", "norm_swiglu"}) {
     const Emitted e = emitted(load_program(name), configuration(Schedule::pingpong, 128, 128));
-    std::vector<cuda::Header> all = headers;
+    std::vector<embedded::File> all = headers;
     all.push_back({"wgmma.cuh", e.wgmma});
     cuda::Compiled compiled;
     try {

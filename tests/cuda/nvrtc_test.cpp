@@ -49,7 +49,7 @@ TEST(Driver, without_one_says_which_library_is_missing_and_that_the_cpu_remains)
 
 TEST(Nvrtc, reports_code_registers_shared_memory_and_time) {
   if (!have_nvrtc()) GTEST_SKIP() << "no NVRTC here";
-  const Header headers[] = {{"coda/one.cuh", "#pragma once\n#include \"coda/two.cuh\"\n"}, {"coda/two.cuh", "constexpr int two = 2;\n"}};
+  const embedded::File headers[] = {{"coda/one.cuh", "#pragma once\n#include \"coda/two.cuh\"\n"}, {"coda/two.cuh", "constexpr int two = 2;\n"}};
   const Compiled c = compile(
       "#include \"coda/one.cuh\"\nextern \"C\" __global__ void k(float* p) { __shared__ float s[256]; s[threadIdx.x] = p[threadIdx.x];\n"
       "__syncthreads(); p[threadIdx.x] = two * s[threadIdx.x ^ 1] + SCALE; }\n", headers, {.defines = {"SCALE=3"}});

@@ -1,0 +1,34 @@
+#include "cuda/compile_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "coda/error.hpp"
+#include "cuda/emit.hpp"
+#include "cuda/module.hpp"
+#include "plan/plan.hpp"
+
+namespace coda::cuda {
+
+std::vector<CompileRow> compile_report(const Program& p, const std::string& architecture, std::size_t most) {
+  if (architecture != "sm_90a")
+    throw Error(ErrorKind::unsupported, fmt::format("kernels are made for sm_90a (Hopper), not for '{}'", architecture));
+  const Demand demand = demand_of(p);
+  struct Size { std::int64_t m, n, k; };
+  std::vector<CompileRow> rows;
+  std::set<std::string> seen;
+  for (const Size s : {Size{8192, 24576, 4096}, Size{8192, 3072, 12288}, Size{512, 1536, 1536}, Size{8192, 1536, 1536}, Size{8192, 12288, 3072}}) {
+    if (rows.size() >= most) break;
+    const Problem problem{.m = s.m, .n = s.n, .k = s.k, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
+    const Plan plan = choose(demand, problem);
+    const Emitted kernel = emit(p, plan.config);
+    if (!seen.insert(plan.config.name()).second) continue;
+    const Compiled c = compile_fresh(kernel, {.architecture = architecture, .defines = {}});
+    rows.push_back({p.name, plan.config.name(), c.seconds, c.usage, kernel.shared_bytes, c.code.size()});
+  }
+  return rows;
+}
+
+}  // namespace coda::cuda

@@ -1,0 +1,26 @@
+// What the compiler makes of a program's kernels: for `coda compile`, and for the tests that hold spills and time down.
+// Needs NVRTC, no GPU.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "coda/program.hpp"
+#include "cuda/nvrtc.hpp"
+
+namespace coda::cuda {
+
+struct CompileRow {
+  std::string program;
+  std::string config;
+  double seconds = 0;         ///< of a cold compilation
+  ResourceUsage usage;
+  int shared_bytes = 0;       ///< dynamic shared memory
+  std::size_t code_bytes = 0;
+};
+
+/// Compiles `p` in the configurations that the choice makes for large products of several widths, wide and narrow, and
+/// for a small one: at most `most` different ones. Throws Error(unsupported) for another architecture than sm_90a.
+std::vector<CompileRow> compile_report(const Program& p, const std::string& architecture = "sm_90a", std::size_t most = 3);
+
+}  // namespace coda::cuda
