@@ -142,8 +142,10 @@ Made Lowering::lower(ValueId v) {
   const Node& n = p_.node(v);
   const Level level = level_of(n.type);
   const Lay lay = lay_of(n.type);
+  if (given_.contains(v)) return operand(operand_number(v), lay, 0, n.type);
   switch (n.op) {
     case Op::acc: {
+      uses_product = true;
       Made m{{}, Level::element, Lay::full, ValueKind::real};
       m.place.kind = Place::Kind::acc;
       m.place.lay = Lay::full;
@@ -198,6 +200,18 @@ Made Lowering::lower(ValueId v) {
   throw Error(ErrorKind::internal, fmt::format("program {}: '{}' is used before it is complete", p_.name, name_of(n.op)));
 }
 
+/// Which operand a node is, the program's or a given matrix; -1 for a computed value.
+int Lowering::operand_number(ValueId v) const {
+  const auto found = given_.find(v);
+  if (found != given_.end()) return found->second;
+  return p_.node(v).op == Op::operand ? p_.node(v).index : -1;
+}
+
+void Lowering::give(ValueId v, const Tensor& matrix) {
+  given_[v] = static_cast<int>(p_.operands.size() + arena.given.size());
+  arena.given.push_back(matrix);
+}
+
 Made Lowering::operand(int index, Lay lay, std::int64_t shift, const Type& type) {
   const Tensor& t = arena.operand(index);
   const Level level = level_of(type);
@@ -247,8 +261,8 @@ Made Lowering::split(const Node& n) {
     return emit(s, level, lay, x.kind);
   }
   // The members of a split by halves lie as they are: an operand's in its columns, a strip's in its two halves.
-  if (p_.node(n.args[0]).op == Op::operand) {
-    return operand(p_.node(n.args[0]).index, lay, n.index * (columns_of(type.width, e_.n) / 2), n.type);
+  if (const int number = operand_number(n.args[0]); number >= 0) {
+    return operand(number, lay, n.index * (columns_of(type.width, e_.n) / 2), n.type);
   }
   Made m = value(n.args[0]);
   m.lay = lay;
@@ -322,19 +336,18 @@ Made Lowering::elementwise(const Node& n) {
 
 // ---------------------------------------------------------------- effects
 
-void Lowering::store(int index) {
-  const Output& o = p_.outputs[static_cast<std::size_t>(index)];
-  const Node& n = p_.node(o.value);
-  if (n.op == Op::join && n.pairing.kind == Pairing::Kind::halves) {
+void Lowering::store(int index, ValueId v, Width width) {
+  const Node& n = p_.node(v);
+  if (n.op == Op::join && !given_.contains(v) && n.pairing.kind == Pairing::Kind::halves) {
     // Each member goes to its own columns; nothing is put together first.
     const Lay member = n.type.width == Width::twice ? Lay::full : Lay::half_split;
     const std::int64_t half = columns_of(n.type.width, e_.n) / 2;
     for (int i = 0; i < 2; ++i) store_value(index, real(n.args[static_cast<std::size_t>(i)]), member, i * half);
     return;
   }
-  const Made m = real(o.value);
+  const Made m = real(v);
   Type t = n.type;
-  t.width = o.shape.width;
+  t.width = width;
   store_value(index, m, m.lay == Lay::one ? lay_of(t) : m.lay, 0);
 }
 

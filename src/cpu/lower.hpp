@@ -17,8 +17,11 @@ struct Arena {
   std::vector<std::int32_t> scalars;                  ///< 4-byte words
   std::vector<std::vector<std::int32_t>> rows;        ///< each M words
   std::vector<std::vector<std::int32_t>> columns;     ///< of a lowering that evaluates columns at once
-  const Tensor& operand(int i) const { return slots[static_cast<std::size_t>(2 + i)]; }
-  const Tensor& output(int i) const { return slots[2 + program->operands.size() + static_cast<std::size_t>(i)]; }
+  std::vector<Tensor> given;                          ///< matrices that stand for nodes: operands after the program's
+  const Tensor& operand(int i) const {
+    const auto at = static_cast<std::size_t>(i), own = program->operands.size();
+    return at < own ? slots[2 + at] : given[at - own];
+  }
 };
 
 /// A value that a lowering made.
@@ -39,8 +42,10 @@ class Lowering {
   Made value(ValueId v);
   /// The same as a real.
   Made real(ValueId v);
-  /// Records that output `index` takes its value, for a tile-stage output.
-  void store(int index);
+  /// From here on the value of `v` is read from a matrix instead of computed.
+  void give(ValueId v, const Tensor& matrix);
+  /// Records that target `index` (Step::index of the store) takes a tile-stage value, at `width`.
+  void store(int index, ValueId v, Width width);
   /// Records a reduction of a tile-stage value, and returns its number; softmax statistics of one value share theirs.
   int reduce(ValueId reduction);
   /// Gives a reduction node its value ([] or [M] or [W] words), in a lowering of finish expressions.
@@ -56,11 +61,13 @@ class Lowering {
   std::vector<Lay> column_lays;                 ///< of each column place
   std::vector<Lay> temporary_lays;              ///< of each temporary; after allocate(), of each strip they share
   std::vector<Reduction> reductions;
+  bool uses_product = false;
 
  private:
   Made lower(ValueId v);
   Made emit(Step s, Level level, Lay lay, ValueKind kind);
   Made as_real(const Made& m);
+  int operand_number(ValueId v) const;
   Made operand(int index, Lay lay, std::int64_t shift, const Type& type);
   Made split(const Node& n);
   Made join(const Node& n);
@@ -77,6 +84,7 @@ class Lowering {
   Extents e_;
   const Grid& grid_;
   bool at_once_;
+  std::map<ValueId, int> given_;                ///< operand numbers
   std::vector<std::unique_ptr<Made>> made_;
   std::map<ValueId, Made> reals_;
   std::map<std::tuple<int, int, std::int64_t>, Made> operands_;

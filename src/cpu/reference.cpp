@@ -7,6 +7,7 @@
 #include "coda/convert.hpp"
 #include "coda/engine.hpp"
 #include "cpu/product.hpp"
+#include "cpu/stored.hpp"
 #include "cpu/whole.hpp"
 
 namespace coda::reference {
@@ -96,35 +97,6 @@ std::vector<HostTensor> collect(const Program& p, Slots slots, const Policy<R>& 
   return out;
 }
 
-/// Values that a framework would store as whole matrices: the product and every named real value with rows and
-/// columns that some arithmetic made. What only repeats a segment's or a row's number isn't one, nor is an operand.
-std::vector<bool> stored_values(const Program& p) {
-  std::vector<bool> repeats(p.nodes.size()), stored(p.nodes.size());
-  std::vector<bool> named(p.nodes.size());
-  for (const Let& let : p.lets) {
-    for (const ValueId v : let.values) {
-      if (v != no_value) named[static_cast<std::size_t>(v)] = true;
-    }
-  }
-  for (std::size_t i = 0; i < p.nodes.size(); ++i) {
-    const Node& n = p.nodes[i];
-    const bool matrix = n.type.rows && n.type.width != Width::none;
-    if (!matrix || n.over.kind == Over::Kind::segment) {
-      repeats[i] = true;
-    } else if (is_elementwise(n.op)) {
-      repeats[i] = true;
-      for (int a = 0; a < arity_of(n.op); ++a) {
-        const auto arg = static_cast<std::size_t>(n.args[static_cast<std::size_t>(a)]);
-        // A column vector varies within a segment.
-        repeats[i] = repeats[i] && repeats[arg] && (p.nodes[arg].type.rows || p.nodes[arg].type.width == Width::none);
-      }
-    }
-    stored[i] = matrix && !repeats[i] && n.type.kind == ValueKind::real && n.type.stage == Stage::tile &&
-                n.op != Op::operand && n.op != Op::lookup && (n.op == Op::acc || named[i]);
-  }
-  return stored;
-}
-
 }  // namespace
 
 std::vector<HostTensor> evaluate(const Program& p, Slots slots) {
@@ -145,7 +117,7 @@ std::vector<HostTensor> unfused(const Program& p, Slots slots) {
   // A product of fp8 operands is stored in bf16.
   const DType dtype = size_of(p.a_dtype) == 1 ? DType::bf16 : p.a_dtype;
   policy.round_stored = [dtype](float x) { return round_to(x, dtype); };
-  policy.stored = stored_values(p);
+  policy.stored = cpu::stored_values(p);
   return collect(p, slots, policy, true);
 }
 

@@ -55,11 +55,11 @@ Lay lay_of(const Type& t) {
   return Lay::one;
 }
 
-Grid::Grid(const Program& p, const Extents& e) : extents_(e) {
+Grid::Grid(const Program& p, const Extents& e, bool whole_rows) : extents_(e) {
   if (e.m == 0 || e.n == 0) return;
   const Needs needs = needs_of(p);
   // Without a boundary that suits every pairing and segment at once, a tile takes whole rows.
-  const bool whole = (needs.split && e.n % (2 * needs.align) != 0) || e.n % needs.twice_halves_segment != 0 ||
+  const bool whole = whole_rows || (needs.split && e.n % (2 * needs.align) != 0) || e.n % needs.twice_halves_segment != 0 ||
                      needs.align > e.n;
   split_ = needs.split && !whole;
   const std::int64_t columns = split_ ? e.n / 2 : e.n;  // of one run

@@ -40,7 +40,8 @@ struct Tile {
 /// The grid depends on the program and the extents alone, never on the number of threads: results don't either.
 class Grid {
  public:
-  Grid(const Program& p, const Extents& e);
+  /// `whole_rows`: tiles of a few whole rows, as a pass over a stored matrix wants them.
+  Grid(const Program& p, const Extents& e, bool whole_rows = false);
   std::int64_t rows() const { return row_tiles_; }
   std::int64_t columns() const { return column_tiles_; }
   std::int64_t size() const { return row_tiles_ * column_tiles_; }
