@@ -1,10 +1,8 @@
 // A program's arguments against its declarations: names to slots, and the check that every engine makes first.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
 #include <optional>
 
 #include "coda/engine.hpp"
@@ -36,10 +34,11 @@ class ArgumentChecker {
   }
 
  private:
-  /// An extent that the arguments settle: its value and who settled it.
+  /// An extent that the arguments settle: its value, and the slot that settled it. Nothing is spelled out before
+  /// there is a fault to report: engines check on every call.
   struct Bound {
     std::int64_t value = -1;
-    std::string by;
+    std::size_t slot = 0;
   };
 
   [[noreturn]] void fail(ErrorKind kind, std::string_view message) const { language::fail(kind, {}, p_.name, message); }
@@ -73,18 +72,18 @@ class ArgumentChecker {
 
   /// Whether two elements may have one place: a stride is within the reach of the dimensions of smaller stride.
   static bool overlaps(const Tensor& t) {
-    std::array<std::pair<std::int64_t, std::int64_t>, Tensor::max_rank> dims;  // stride, extent
-    dims.fill({std::numeric_limits<std::int64_t>::max(), 1});
-    std::size_t count = 0;
-    for (std::size_t d = 0; d < static_cast<std::size_t>(t.rank); ++d)
-      if (t.shape[d] > 1) dims[count++] = {t.stride[d], t.shape[d]};
-    std::sort(dims.begin(), dims.end());
+    // At most four dimensions: each time the one of the smallest stride that is left.
+    std::array<bool, Tensor::max_rank> done{};
     std::int64_t reach = 0;
-    for (std::size_t d = 0; d < count; ++d) {
-      if (dims[d].first <= reach) return true;
-      reach += dims[d].first * (dims[d].second - 1);
+    for (;;) {
+      std::size_t next = done.size();
+      for (std::size_t d = 0; d < static_cast<std::size_t>(t.rank); ++d)
+        if (!done[d] && t.shape[d] > 1 && (next == done.size() || t.stride[d] < t.stride[next])) next = d;
+      if (next == done.size()) return false;
+      if (t.stride[next] <= reach) return true;
+      reach += t.stride[next] * (t.shape[next] - 1);
+      done[next] = true;
     }
-    return false;
   }
 
   void check_one(const Slot& s, const Tensor& t) {
@@ -141,7 +140,7 @@ class ArgumentChecker {
         case Extent::Kind::n: bind(n_, "N", s, t, d, 1, 1); break;
         case Extent::Kind::half_n: bind(n_, "N", s, t, d, 1, 2); break;
         case Extent::Kind::twice_n: bind(n_, "N", s, t, d, 2, 1); break;
-        case Extent::Kind::symbol: bind(symbols_[e.symbol], e.symbol, s, t, d, 1, 1); break;
+        case Extent::Kind::symbol: bind(symbol(e.symbol), e.symbol, s, t, d, 1, 1); break;
         case Extent::Kind::number:
           if (t.shape[d] != e.number)
             fail(ErrorKind::shape, fmt::format("{} '{}', declared {}: expected {} as extent {}, found {}", role(s),
@@ -149,6 +148,16 @@ class ArgumentChecker {
           break;
       }
     }
+  }
+
+  std::string settled_by(const Bound& b) const {
+    return fmt::format("{} '{}' {}", role(slots_[b.slot]), slots_[b.slot].name, describe(given_[b.slot]));
+  }
+
+  Bound& symbol(std::string_view name) {
+    for (auto& [known, bound] : symbols_)
+      if (known == name) return bound;
+    return symbols_.emplace_back(name, Bound{}).second;
   }
 
   /// Extent `d` of `t` is times/over of what `b` stands for.
@@ -160,18 +169,18 @@ class ArgumentChecker {
       if (found > max_extent)
         fail(ErrorKind::shape, fmt::format("{} '{}', declared {}: expected at most {} as {}, found {}", role(s), s.name,
                                            declared(s), max_extent, name, describe(t)));
-      b.value = found;
-      b.by = fmt::format("{} '{}' {}", role(s), s.name, describe(t));
+      b = {found, static_cast<std::size_t>(&s - slots_.data())};
       return;
     }
     if (over == 2 && b.value % 2 != 0)
       fail(ErrorKind::shape, fmt::format("{} '{}', declared {}: expected an even {}, found {} = {} (from {})", role(s),
-                                         s.name, declared(s), name, name, b.value, b.by));
+                                         s.name, declared(s), name, name, b.value, settled_by(b)));
     const std::int64_t expected = b.value * times / over;
     if (found != expected)
-      fail(ErrorKind::shape, fmt::format("{} '{}', declared {}: expected {} as extent {}, since {} = {} (from {}); "
-                                         "found {}",
-                                         role(s), s.name, declared(s), expected, d, name, b.value, b.by, describe(t)));
+      fail(ErrorKind::shape,
+           fmt::format("{} '{}', declared {}: expected {} as extent {}, since {} = {} (from {}); "
+                       "found {}",
+                       role(s), s.name, declared(s), expected, d, name, b.value, settled_by(b), describe(t)));
   }
 
   void check_device(const Slot& s, const Tensor& t) {
@@ -214,7 +223,7 @@ class ArgumentChecker {
                                          width == Width::half    ? "N/2"
                                          : width == Width::twice ? "2N"
                                                                  : "N",
-                                         divisor, n_.value, n_.by));
+                                         divisor, n_.value, settled_by(n_)));
     }
   }
 
@@ -222,7 +231,7 @@ class ArgumentChecker {
   Slots given_;
   std::vector<Slot> slots_;
   Bound m_, n_, k_;
-  std::map<std::string, Bound, std::less<>> symbols_;
+  std::vector<std::pair<std::string_view, Bound>> symbols_;
   std::optional<Device> device_;
 };
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,67 +13,6 @@ namespace coda::language {
 namespace {
 
 std::size_t at(ValueId v) { return static_cast<std::size_t>(v); }
-
-// ---------------------------------------------------------------- constants, for the conditions of `where`
-
-struct Constant {
-  ValueKind kind = ValueKind::real;
-  double value = 0;  ///< booleans are 0 and 1
-};
-using Constants = std::vector<std::optional<Constant>>;
-
-/// 32-bit wrap-around, as the engines compute.
-double wrap(double x) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::int64_t>(x))); }
-double floor_divide(double x, double y) { return y == 0 ? 0 : std::floor(x / y); }
-
-/// The value of a comparison, a logical op or plain arithmetic on constants; nullopt for anything else.
-std::optional<Constant> evaluate(const Node& n, const Constants& known) {
-  if (n.op == Op::constant) return Constant{n.is_integer ? ValueKind::integer : ValueKind::real, n.number};
-  if (!is_elementwise(n.op) || n.op >= Op::where) return std::nullopt;
-  for (ValueId a : n.args)
-    if (a != no_value && !known[at(a)]) return std::nullopt;
-  const Constant a = *known[at(n.args[0])];
-  const Constant b = n.args[1] == no_value ? Constant{} : *known[at(n.args[1])];
-  const bool logic = n.op == Op::logical_and || n.op == Op::logical_or || n.op == Op::logical_not;
-  const auto is_boolean = [](const Constant& c) { return c.kind == ValueKind::boolean; };
-  if (is_boolean(a) != logic || (n.args[1] != no_value && is_boolean(b) != logic)) return std::nullopt;
-  const bool integers = a.kind == ValueKind::integer && (n.args[1] == no_value || b.kind == ValueKind::integer);
-  const auto boolean = [](bool x) { return Constant{ValueKind::boolean, x ? 1.0 : 0.0}; };
-  const auto number = [&](double x) {
-    return integers ? Constant{ValueKind::integer, wrap(x)}
-                    : Constant{ValueKind::real, static_cast<double>(static_cast<float>(x))};
-  };
-  switch (n.op) {
-    case Op::add: return number(a.value + b.value);
-    case Op::sub: return number(a.value - b.value);
-    case Op::mul:
-      if (integers)  // the product of two 32-bit integers can be wider than a double's 53 bits
-        return Constant{ValueKind::integer,
-                        static_cast<double>(static_cast<std::int32_t>(static_cast<std::uint32_t>(
-                            static_cast<std::int64_t>(a.value) * static_cast<std::int64_t>(b.value))))};
-      return number(a.value * b.value);
-    case Op::div: return Constant{ValueKind::real, static_cast<double>(static_cast<float>(a.value / b.value))};
-    case Op::neg: return number(-a.value);
-    case Op::floordiv:
-      if (!integers) return std::nullopt;
-      return number(floor_divide(a.value, b.value));
-    case Op::mod:
-      if (!integers) return std::nullopt;
-      return number(b.value == 0 ? 0 : a.value - b.value * floor_divide(a.value, b.value));
-    case Op::eq: return boolean(a.value == b.value);
-    case Op::ne: return boolean(a.value != b.value);
-    case Op::lt: return boolean(a.value < b.value);
-    case Op::le: return boolean(a.value <= b.value);
-    case Op::gt: return boolean(a.value > b.value);
-    case Op::ge: return boolean(a.value >= b.value);
-    case Op::logical_and: return boolean(a.value != 0 && b.value != 0);
-    case Op::logical_or: return boolean(a.value != 0 || b.value != 0);
-    case Op::logical_not: return boolean(a.value == 0);
-    default: return std::nullopt;
-  }
-}
-
-// ---------------------------------------------------------------- the rewriting
 
 class Canonicaliser {
  public:
@@ -385,12 +323,5 @@ class Canonicaliser {
 }  // namespace
 
 void canonicalise(Program& p) { Canonicaliser(p).run(); }
-
-std::optional<bool> constant_boolean(const Program& p, ValueId v) {
-  Constants known(at(v) + 1);
-  for (ValueId u = 0; u <= v; ++u) known[at(u)] = evaluate(p.node(u), known);
-  if (!known[at(v)] || known[at(v)]->kind != ValueKind::boolean) return std::nullopt;
-  return known[at(v)]->value != 0;
-}
 
 }  // namespace coda::language

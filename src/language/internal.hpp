@@ -45,6 +45,15 @@ const Location& location_of(const Program& p, ValueId v);
 /// that point nowhere.
 void canonicalise(Program& p);
 
+/// A value known when the program is read.
+struct Constant {
+  ValueKind kind = ValueKind::real;
+  double value = 0;  ///< booleans are 0 and 1
+};
+using Constants = std::vector<std::optional<Constant>>;
+/// The value of a node whose arguments are known; nullopt where one isn't, or is of a kind that the verifier refuses.
+std::optional<Constant> evaluate(const Node& n, const Constants& known);
+
 /// Whether a condition made of constants alone holds; nullopt when it isn't one.
 std::optional<bool> constant_boolean(const Program& p, ValueId v);
 

@@ -48,8 +48,8 @@ Token Lexer::take() {
   return first;
 }
 
-void Lexer::fail_here(std::string_view message) const {
-  fail(ErrorKind::syntax, {std::string(file_), line_, column_}, "", message);
+void Lexer::fail_at(const Location& where, std::string_view message) const {
+  fail(ErrorKind::syntax, where, program_, message);
 }
 
 void Lexer::advance() {
@@ -93,8 +93,7 @@ Token Lexer::scan() {
     t.kind = Token::Kind::name;
     t.text = text_.substr(begin, at_ - begin);
     if (t.text.size() > max_name)
-      fail(ErrorKind::syntax, t.where, "",
-           fmt::format("a name of {} characters: expected at most {}", t.text.size(), max_name));
+      fail_at(t.where, fmt::format("a name of {} characters: expected at most {}", t.text.size(), max_name));
     return t;
   }
   if (is_digit(c) || (c == '.' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1]))) return scan_number(t);
@@ -108,7 +107,8 @@ Token Lexer::scan() {
     }
   }
   if (std::string_view("()[]:,=+-*/%<>").find(c) == std::string_view::npos)
-    fail_here(fmt::format("expected a name, a number or an operator, found {}", describe_bytes(text_.substr(at_))));
+    fail_at(t.where,
+            fmt::format("expected a name, a number or an operator, found {}", describe_bytes(text_.substr(at_))));
   if (c == '(' || c == '[') ++depth_;
   if ((c == ')' || c == ']') && depth_ > 0) --depth_;
   advance();
@@ -143,13 +143,13 @@ Token Lexer::scan_number(Token t) {
   if (integer) {
     t.kind = Token::Kind::integer;
     if (std::from_chars(first, last, t.integer).ec != std::errc())
-      fail(ErrorKind::syntax, t.where, "", "an integer that 64 bits can't hold; write it with a point if it is real");
+      fail_at(t.where, "an integer that 64 bits can't hold; write it with a point if it is real");
     return t;
   }
   t.kind = Token::Kind::real;
   float nearest = 0;
   if (std::from_chars(first, last, nearest).ec != std::errc())
-    fail(ErrorKind::syntax, t.where, "", "a real number outside the range of f32; write inf for infinity");
+    fail_at(t.where, "a real number outside the range of f32; write inf for infinity");
   t.real = nearest;
   return t;
 }

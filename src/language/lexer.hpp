@@ -32,16 +32,18 @@ class Lexer {
 
   const Token& peek(int ahead = 0) const { return lookahead_[static_cast<std::size_t>(ahead)]; }
   Token take();
+  /// The program's name, for messages.
+  void name_program(std::string_view name) { program_ = name; }
 
  private:
   Token scan();
   Token scan_number(Token t);
-  [[noreturn]] void fail_here(std::string_view message) const;
+  [[noreturn]] void fail_at(const Location& where, std::string_view message) const;
   void skip_blank();
   void advance();
 
   std::string_view text_;
-  std::string_view file_;
+  std::string_view file_, program_;
   std::size_t at_ = 0;
   int line_ = 1, column_ = 1;
   int depth_ = 0;  ///< of ( and [

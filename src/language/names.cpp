@@ -5,6 +5,7 @@
 #include <array>
 
 #include "internal.hpp"
+#include "operators.hpp"
 
 namespace coda {
 namespace {
@@ -45,23 +46,8 @@ std::string_view name_of(Op op) {
     case Op::softmax_max:
     case Op::softmax_sum: return "softmax_stats";
     case Op::pick: return "pick";
-    case Op::add: return "+";
-    case Op::sub:
-    case Op::neg: return "-";
-    case Op::mul: return "*";
-    case Op::div: return "/";
-    case Op::floordiv: return "//";
-    case Op::mod: return "%";
-    case Op::eq: return "==";
-    case Op::ne: return "!=";
-    case Op::lt: return "<";
-    case Op::le: return "<=";
-    case Op::gt: return ">";
-    case Op::ge: return ">=";
-    case Op::logical_and: return "and";
-    case Op::logical_or: return "or";
-    case Op::logical_not: return "not";
     default: {
+      if (const language::Operator* o = language::operator_of(op)) return o->spelling;
       const ElementwiseOp* e = find(op);
       return e ? e->name : "?";
     }

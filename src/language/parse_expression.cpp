@@ -5,27 +5,15 @@
 
 #include "diagnostics.hpp"
 #include "internal.hpp"
+#include "operators.hpp"
 #include "parser.hpp"
 
 namespace coda::language {
 namespace {
 
-struct Binary {
-  std::string_view spelling;
-  Op op;
-  int precedence;
-};
-constexpr int precedence_not = 3, precedence_comparison = 4;
-constexpr Binary binaries[] = {
-    {"or", Op::logical_or, 1}, {"and", Op::logical_and, 2}, {"==", Op::eq, 4}, {"!=", Op::ne, 4},
-    {"<", Op::lt, 4},          {"<=", Op::le, 4},           {">", Op::gt, 4},  {">=", Op::ge, 4},
-    {"+", Op::add, 5},         {"-", Op::sub, 5},           {"*", Op::mul, 6}, {"/", Op::div, 6},
-    {"//", Op::floordiv, 6},   {"%", Op::mod, 6},
-};
-
-const Binary* binary_at(const Token& t) {
-  for (const Binary& b : binaries)
-    if (t.is(b.spelling)) return &b;
+const Operator* binary_at(const Token& t) {
+  for (const Operator& o : operators)
+    if (o.binary && t.is(o.spelling)) return &o;
   return nullptr;
 }
 
@@ -42,7 +30,7 @@ constexpr Function functions[] = {
 
 const Function* function_named(std::string_view name) {
   for (const Function& f : functions)
-    if (f.name == name && f.op >= Op::where) return &f;  // the ones before `where` are spelled with operators
+    if (f.name == name && !operator_of(f.op)) return &f;
   return nullptr;
 }
 constexpr std::string_view structural[] = {"split", "join", "lookup", "round_to", "sum", "softmax_stats", "pick"};
@@ -100,19 +88,19 @@ ValueId Parser::parse_binary(int least) {
   const Level level(*this);
   ValueId left = no_value;
   if (at("not")) {
-    if (least > precedence_not) fail_expected("a value; put 'not' and what follows it in parentheses");
+    if (least > p_not) fail_expected("a value; put 'not' and what follows it in parentheses");
     Node n;
     n.op = Op::logical_not;
     n.where = lexer_.take().where;
-    n.args[0] = parse_binary(precedence_not);
+    n.args[0] = parse_binary(p_not);
     left = add(std::move(n));
   } else {
     left = parse_unary();
   }
   bool compared = false;
-  while (const Binary* b = binary_at(lexer_.peek())) {
+  while (const Operator* b = binary_at(lexer_.peek())) {
     if (b->precedence < least) break;
-    const bool comparison = b->precedence == precedence_comparison;
+    const bool comparison = b->precedence == p_comparison;
     if (comparison && compared) fail_expected("one comparison; join two with 'and', as in a < b and b < c");
     compared = comparison;
     Node n;
@@ -330,7 +318,7 @@ std::string Parser::suggest(std::string_view name, bool calls) const {
   std::vector<std::string_view> candidates;
   if (calls) {
     for (const Function& f : functions)
-      if (f.op >= Op::where) candidates.push_back(f.name);
+      if (!operator_of(f.op)) candidates.push_back(f.name);
     candidates.insert(candidates.end(), std::begin(structural), std::end(structural));
   } else {
     for (const auto& [known, binding] : names_) candidates.push_back(known);

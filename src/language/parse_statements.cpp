@@ -41,6 +41,7 @@ Program Parser::parse() {
   while (lexer_.peek().kind == Token::Kind::newline) lexer_.take();
   if (!at("program")) fail_expected("'program' and its name");
   lexer_.take();
+  if (lexer_.peek().kind == Token::Kind::name) lexer_.name_program(lexer_.peek().text);
   program_.name = expect_name("the program's name").text;
   expect_end_of_line();
 
@@ -247,8 +248,8 @@ Shape Parser::parse_shape(bool transposable) {
 
   const auto shape = shape_of(s.extents);
   if (shape && shape->transposed && !transposable)
-    fail_type(open.where, fmt::format("extents {}: expected them the other way round; only an out is stored transposed",
-                                      spell(s)));
+    fail_type(open.where,
+              fmt::format("extents {}: expected them the other way round; only an out is stored transposed", spell(s)));
   if (!shape) {
     fail_type(open.where,
               fmt::format("extents {}: expected {}", spell(s),

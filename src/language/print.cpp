@@ -7,33 +7,15 @@
 
 #include "coda/text.hpp"
 #include "internal.hpp"
+#include "operators.hpp"
 
 namespace coda {
 namespace language {
 namespace {
 
-enum Precedence { p_lowest = 0, p_or, p_and, p_not, p_comparison, p_sum, p_product, p_unary, p_atom };
-
 Precedence precedence_of(Op op) {
-  switch (op) {
-    case Op::logical_or: return p_or;
-    case Op::logical_and: return p_and;
-    case Op::logical_not: return p_not;
-    case Op::eq:
-    case Op::ne:
-    case Op::lt:
-    case Op::le:
-    case Op::gt:
-    case Op::ge: return p_comparison;
-    case Op::add:
-    case Op::sub: return p_sum;
-    case Op::mul:
-    case Op::div:
-    case Op::floordiv:
-    case Op::mod: return p_product;
-    case Op::neg: return p_unary;
-    default: return p_atom;
-  }
+  const Operator* o = operator_of(op);
+  return o ? o->precedence : p_atom;
 }
 
 std::string spell_constant(const Node& n) {

@@ -97,6 +97,8 @@ TEST(CanonicalText, FoldsWhereOnConditionsKnownWhenTheProgramIsRead) {
   EXPECT_EQ(canonical("where(7 // 2 == 3 and -7 // 2 == -4 and -7 % 2 == 1 and 1 // 0 == 0, acc, row)"), "acc");
   EXPECT_EQ(canonical("where(65536 * 65536 == 0 and 2147483647 + 1 < 0, acc, row)"), "acc") << "32 bits, wrapping";
   EXPECT_EQ(canonical("where(1 / 2 == 0.5, acc, row)"), "acc");
+  EXPECT_EQ(canonical("where(max(2, 3) == 3 and exp(0) == 1 and clamp(5, 0, 4) == 4, acc, row)"), "acc");
+  EXPECT_EQ(canonical("where(where(1 == 1, 2, 3) == 2, acc, row)"), "acc");
   EXPECT_EQ(canonical("where(N == 3, acc, row)"), "where(N == 3, acc, row)") << "N is known at run time only";
 }
 

@@ -57,7 +57,7 @@ TEST(Messages, AreThoseOfTheGoldenFile) {
 
 TEST(Messages, ShowTheLineAndACaret) {
   EXPECT_STREQ(fault_of("program p\n  gemm A: bf16[M, K], B: bf16[N, K]\n\tout y: bf16[M, N] = acc × rstd\n").what(),
-               "p.coda:3:26: expected a name, a number or an operator, found '×'\n"
+               "p.coda:3:26: in program p: expected a name, a number or an operator, found '×'\n"
                "  |  out y: bf16[M, N] = acc × rstd\n"
                "  |                          ^");
 }
@@ -73,7 +73,7 @@ TEST(Messages, ShowThePartOfALongLineThatMatters) {
 TEST(Messages, NameControlBytesByTheirNumber) {
   const std::string text = std::string("program p\n  gemm A: bf16[M, K], B: bf16[N, K]\n  z = acc ") + '\0' + " 2\n";
   EXPECT_STREQ(fault_of(text).what(),
-               "p.coda:3:11: expected a name, a number or an operator, found the byte 0x00\n"
+               "p.coda:3:11: in program p: expected a name, a number or an operator, found the byte 0x00\n"
                "  |   z = acc   2\n"
                "  |           ^");
 }
