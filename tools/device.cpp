@@ -10,7 +10,8 @@ Device device_named(const std::string& name) {
   if (name == "cpu") return {};
   if (name == "cuda") return {DeviceType::cuda, 0};
   if (name.starts_with("cuda:"))
-    if (const std::int64_t index = integer(std::string_view(name).substr(5), "--device cuda:N"); index >= 0 && index < 1024)
+    if (const std::int64_t index = integer(std::string_view(name).substr(5), "--device cuda:N");
+        index >= 0 && index < 1024)
       return {DeviceType::cuda, static_cast<int>(index)};
   throw UsageError(fmt::format("--device takes cpu, cuda or cuda:N; found '{}'", name));
 }

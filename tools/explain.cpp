@@ -39,8 +39,12 @@ int explain_program(const Options& o) {
 
   if (o.json) {
     Json json{{"program", p.name}, {"M", e.m}, {"N", e.n}, {"K", e.k}, {"flops", e.flops}};
-    json["gpu"] = {{"name", target.name}, {"bandwidth", target.bandwidth}, {"flops_16bit", target.flops_16bit},
-                   {"flops_8bit", target.flops_8bit}, {"flops_f32", target.flops_f32}, {"source", target.source}};
+    json["gpu"] = {{"name", target.name},
+                   {"bandwidth", target.bandwidth},
+                   {"flops_16bit", target.flops_16bit},
+                   {"flops_8bit", target.flops_8bit},
+                   {"flops_f32", target.flops_f32},
+                   {"source", target.source}};
     for (const Way& way : ways)
       json[std::string(way.name)] = {{"bytes", total_bytes(*way.passes)},
                                      {"saved", total_bytes(*way.passes) - total_bytes(e.fused)},
@@ -50,9 +54,12 @@ int explain_program(const Options& o) {
     return 0;
   }
 
-  std::string text = fmt::format("{} on M={}, N={}, K={}: {} in the product\n\n", p.name, e.m, e.n, e.k, human_flops(e.flops));
+  std::string text =
+      fmt::format("{} on M={}, N={}, K={}: {} in the product\n\n", p.name, e.m, e.n, e.k, human_flops(e.flops));
   Table arguments({"argument", "read", "written"});
-  const auto cell = [](std::int64_t bytes) { return bytes == 0 ? std::string("-") : human_bytes(static_cast<double>(bytes)); };
+  const auto cell = [](std::int64_t bytes) {
+    return bytes == 0 ? std::string("-") : human_bytes(static_cast<double>(bytes));
+  };
   for (const Pass& pass : e.fused) arguments.row({pass.name, cell(pass.read), cell(pass.written)});
   text += arguments.text() + "\n";
 
@@ -66,8 +73,10 @@ int explain_program(const Options& o) {
                fmt::format("{:.2f}", floor / fused_floor)});
   }
   text += costs.text();
-  text += fmt::format("\nA floor is the product's arithmetic at peak or its bytes, whichever takes longer, plus the bytes of "
-                      "the\nother passes. {}: {}.\n", target.name, target.source);
+  text += fmt::format(
+      "\nA floor is the product's arithmetic at peak or its bytes, whichever takes longer, plus the bytes of "
+      "the\nother passes. {}: {}.\n",
+      target.name, target.source);
   write(text);
   return 0;
 }
@@ -81,9 +90,10 @@ void add_explain(CLI::App& app, Action& action) {
   sub->add_option("--extents", o->extents, "Sizes, as in M=8192,N=4096,K=4096; tables too: P=131072")->required();
   sub->add_option("--gpu", o->gpu, "Whose peak rates: h100, h200, h200-sustained")->capture_default_str();
   sub->add_flag("--json", o->json, "Machine-readable");
-  sub->footer("Examples:\n"
-              "  coda explain norm_swiglu --extents M=8192,N=28672,K=4096\n"
-              "  coda explain linear_cross_entropy --without logits --extents M=8192,N=128256,K=4096 --gpu h100");
+  sub->footer(
+      "Examples:\n"
+      "  coda explain norm_swiglu --extents M=8192,N=28672,K=4096\n"
+      "  coda explain linear_cross_entropy --without logits --extents M=8192,N=128256,K=4096 --gpu h100");
   sub->callback([&action, o] { action = [o] { return explain_program(*o); }; });
 }
 

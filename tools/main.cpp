@@ -25,18 +25,20 @@ int finish_output(int code) {
 
 int main(int argc, char** argv) {
   using namespace coda::cli;
-  CLI::App app{"Transformer operators as epilogues of matrix products: check, run, explain, verify, time and train with "
-               "programs.\nFILE is a .coda file or the name of a standard program (see `coda programs`)."};
+  CLI::App app{
+      "Transformer operators as epilogues of matrix products: check, run, explain, verify, time and train with "
+      "programs.\nFILE is a .coda file or the name of a standard program (see `coda programs`)."};
   app.name("coda");
   app.require_subcommand(1);
   app.set_version_flag("--version", "coda " CODA_VERSION);
   app.get_formatter()->column_width(34);
-  app.footer("Examples:\n"
-             "  coda programs\n"
-             "  coda explain norm_swiglu --extents M=8192,N=28672,K=4096\n"
-             "  coda verify --all\n"
-             "  coda run residual_norm --in tensors.safetensors --set eps=1e-6 --out results.safetensors\n"
-             "Exit codes: 0 success, 1 failure, 2 wrong use. `coda COMMAND --help` says more.");
+  app.footer(
+      "Examples:\n"
+      "  coda programs\n"
+      "  coda explain norm_swiglu --extents M=8192,N=28672,K=4096\n"
+      "  coda verify --all\n"
+      "  coda run residual_norm --in tensors.safetensors --set eps=1e-6 --out results.safetensors\n"
+      "Exit codes: 0 success, 1 failure, 2 wrong use. `coda COMMAND --help` says more.");
 
   // A file that grows past the process's limit is then an error of the write, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);

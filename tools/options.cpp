@@ -9,7 +9,8 @@ namespace coda::cli {
 
 void ProgramOptions::add_to(CLI::App& sub, bool with_file) {
   if (with_file) sub.add_option("FILE", file, "A .coda file or the name of a standard program")->required();
-  sub.add_option("--param", params, "Set a program's param, as in --param D=64 (repeat for more)")->allow_extra_args(false);
+  sub.add_option("--param", params, "Set a program's param, as in --param D=64 (repeat for more)")
+      ->allow_extra_args(false);
   sub.add_option("--without", without, "Leave an output out, and what only it needs (repeat for more)")
       ->allow_extra_args(false);
   sub.add_option("--dtype", dtype, "Type of A, B and of every bf16 argument instead: f32 or f16")
@@ -57,8 +58,7 @@ Sizes sizes(std::string_view text) {
     const auto [name, value] = key_value(text.substr(0, comma), "--extents");
     const std::int64_t size = integer(value, "--extents " + name);
     if (size < 1) throw Error(ErrorKind::value, fmt::format("--extents: {} = {} must be at least 1", name, size));
-    if (!result.emplace(name, size).second)
-      throw UsageError(fmt::format("--extents names {} twice", name));
+    if (!result.emplace(name, size).second) throw UsageError(fmt::format("--extents names {} twice", name));
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);
     if (text.empty()) throw UsageError("--extents ends with a comma");

@@ -29,9 +29,7 @@ std::string scaled(double value, double step, std::span<const std::string_view> 
   return fmt::format("{:.{}f} {}", value, decimals, units[i]);
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -117,7 +115,10 @@ std::string_view name_of(ErrorKind kind) {
 }
 
 Json describe_error(const Error& e) {
-  return {{"kind", name_of(e.kind())}, {"message", e.what()}, {"file", e.where().file}, {"line", e.where().line},
+  return {{"kind", name_of(e.kind())},
+          {"message", e.what()},
+          {"file", e.where().file},
+          {"line", e.where().line},
           {"column", e.where().column}};
 }
 

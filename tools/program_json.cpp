@@ -37,9 +37,13 @@ Json to_json(const Program& p) {
       const Output& o = p.outputs[static_cast<std::size_t>(slot.index)];
       role = o.finish ? "finish" : o.accumulate ? "accumulate" : "out";
     }
-    arguments.push_back({{"name", slot.name}, {"role", role}, {"dtype", coda::name_of(slot.dtype)}, {"shape", shape_text(slot)}});
+    arguments.push_back(
+        {{"name", slot.name}, {"role", role}, {"dtype", coda::name_of(slot.dtype)}, {"shape", shape_text(slot)}});
   }
-  return {{"name", p.name}, {"doc", p.doc}, {"params", params}, {"arguments", arguments},
+  return {{"name", p.name},
+          {"doc", p.doc},
+          {"params", params},
+          {"arguments", arguments},
           {"hash", fmt::format("{:016x}", p.structural_hash())}};
 }
 

@@ -23,7 +23,8 @@ int list(bool json) {
       continue;
     }
     std::string params;
-    for (const Param& param : p.params) params += fmt::format("{}{}={}", params.empty() ? "" : " ", param.name, param.value);
+    for (const Param& param : p.params)
+      params += fmt::format("{}{}={}", params.empty() ? "" : " ", param.name, param.value);
     table.row({name, summary(p), params});
   }
   if (json) {

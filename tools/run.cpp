@@ -45,8 +45,10 @@ class Arguments {
                                                p_.name, operand_names()));
     const auto i = static_cast<std::size_t>(*slot);
     if (slots_[i].shape->layout != Layout::scalar)
-      throw Error(ErrorKind::shape, fmt::format("--set {}: '{}' is {}{}, and only scalars can be set; put it in the --in "
-                                                "file", name, name, coda::name_of(slots_[i].dtype), shape_text(slots_[i])));
+      throw Error(ErrorKind::shape,
+                  fmt::format("--set {}: '{}' is {}{}, and only scalars can be set; put it in the --in "
+                              "file",
+                              name, name, coda::name_of(slots_[i].dtype), shape_text(slots_[i])));
     tensors_[i] = HostTensor(slots_[i].dtype, std::initializer_list<std::int64_t>{});
     views_[i] = tensors_[i].view();
     if (slots_[i].dtype == DType::i64) {
@@ -66,9 +68,9 @@ class Arguments {
       const Slot& s = slots_[i];
       if (s.role == Slot::Role::output || views_[i].data != nullptr || views_[i].rank != 0) continue;
       const bool scalar = s.shape && s.shape->layout == Layout::scalar;
-      throw Error(ErrorKind::shape,
-                  fmt::format("{} has no tensor '{}', {}{} of program {}{}", file, s.name, coda::name_of(s.dtype),
-                              shape_text(s), p_.name, scalar ? fmt::format("; add it or give --set {}=VALUE", s.name) : ""));
+      throw Error(ErrorKind::shape, fmt::format("{} has no tensor '{}', {}{} of program {}{}", file, s.name,
+                                                coda::name_of(s.dtype), shape_text(s), p_.name,
+                                                scalar ? fmt::format("; add it or give --set {}=VALUE", s.name) : ""));
     }
   }
 
@@ -78,8 +80,10 @@ class Arguments {
       if (t.data == nullptr || is_integer(t.dtype)) continue;
       for (std::int64_t e = 0; e < t.numel(); ++e)
         if (std::isnan(load(t, e)))
-          throw Error(ErrorKind::value, fmt::format("'{}' has a NaN, at {}; results that depend on it would be NaN too. "
-                                                    "Give --allow-nan to run all the same", slots_[i].name, place(t, e)));
+          throw Error(ErrorKind::value,
+                      fmt::format("'{}' has a NaN, at {}; results that depend on it would be NaN too. "
+                                  "Give --allow-nan to run all the same",
+                                  slots_[i].name, place(t, e)));
     }
   }
 
@@ -193,14 +197,17 @@ int run_program(const Options& o) {
   const std::vector<NamedTensor> outputs = arguments.outputs();
   write_safetensors(o.out, outputs, {{"program", p.name}});
 
-  Json json{{"program", p.name}, {"M", extents.m}, {"N", extents.n}, {"K", extents.k}, {"device", name_of(device)}, {"out", o.out}};
+  Json json{{"program", p.name},         {"M", extents.m}, {"N", extents.n}, {"K", extents.k},
+            {"device", name_of(device)}, {"out", o.out}};
   Table table({"output", "type", "least", "greatest", "rms"});
   for (const NamedTensor& output : outputs) {
     const Summary s = summarise(output.tensor);
     table.row({output.name, describe(output.tensor), fmt::format("{:.4g}", s.least), fmt::format("{:.4g}", s.greatest),
                fmt::format("{:.4g}", s.rms)});
-    json["outputs"][output.name] = {{"type", describe(output.tensor)}, {"least", number(s.least)},
-                                    {"greatest", number(s.greatest)}, {"rms", number(s.rms)}};
+    json["outputs"][output.name] = {{"type", describe(output.tensor)},
+                                    {"least", number(s.least)},
+                                    {"greatest", number(s.greatest)},
+                                    {"rms", number(s.rms)}};
   }
   if (o.json) {
     write_json(json);
@@ -219,15 +226,17 @@ void add_run(CLI::App& app, Action& action) {
   o->add_to(*sub);
   sub->add_option("--in", o->in, "A safetensors file with A, B and the operands, by name")->required();
   sub->add_option("--out", o->out, "The safetensors file to write the outputs to, by name")->required();
-  sub->add_option("--set", o->set, "A scalar operand's value, as in --set eps=1e-6 (repeat for more)")->allow_extra_args(false);
+  sub->add_option("--set", o->set, "A scalar operand's value, as in --set eps=1e-6 (repeat for more)")
+      ->allow_extra_args(false);
   sub->add_option("--device", o->device, "cpu, cuda or cuda:N")->capture_default_str();
   sub->add_option("--threads", o->threads, "Threads of the CPU engine; 0: all processors")->check(CLI::Range(0, 4096));
   sub->add_flag("--allow-nan", o->allow_nan, "Run even if an input holds a NaN");
   sub->add_flag("--json", o->json, "Machine-readable");
-  sub->footer("An output that accumulates (`+=`) starts from the tensor of its name in the --in file, or from 0.\n"
-              "Examples:\n"
-              "  coda run norm_swiglu --in x.safetensors --out y.safetensors\n"
-              "  coda run residual_norm --dtype f32 --in x.safetensors --set eps=1e-6 --out y.safetensors");
+  sub->footer(
+      "An output that accumulates (`+=`) starts from the tensor of its name in the --in file, or from 0.\n"
+      "Examples:\n"
+      "  coda run norm_swiglu --in x.safetensors --out y.safetensors\n"
+      "  coda run residual_norm --dtype f32 --in x.safetensors --set eps=1e-6 --out y.safetensors");
   sub->callback([&action, o] { action = [o] { return run_program(*o); }; });
 }
 

@@ -10,14 +10,10 @@ namespace {
 /// Options worth a run of their own, by param name: 0 is what the defaults cover.
 const std::map<std::string_view, std::vector<ParamValues>>& variants() {
   static const std::map<std::string_view, std::vector<ParamValues>> table{
-      {"approximate", {{{"approximate", 1}}}},
-      {"zero_centred", {{{"zero_centred", 1}}}},
-      {"with_norm", {{{"with_norm", 1}}}},
-      {"with_bias", {{{"with_bias", 1}}}},
-      {"with_softcap", {{{"with_softcap", 1}}}},
-      {"smoothing", {{{"smoothing", 1}}, {{"smoothing", 2}}}},
-      {"with_z_loss", {{{"with_z_loss", 1}}}},
-      {"D", {{{"D", 64}}}},
+      {"approximate", {{{"approximate", 1}}}},   {"zero_centred", {{{"zero_centred", 1}}}},
+      {"with_norm", {{{"with_norm", 1}}}},       {"with_bias", {{{"with_bias", 1}}}},
+      {"with_softcap", {{{"with_softcap", 1}}}}, {"smoothing", {{{"smoothing", 1}}, {{"smoothing", 2}}}},
+      {"with_z_loss", {{{"with_z_loss", 1}}}},   {"D", {{{"D", 64}}}},
       {"R", {{{"D", 64}, {"R", 32}}}},
   };
   return table;
@@ -30,7 +26,8 @@ std::string label_of(const std::string& name, const ParamValues& params) {
 }
 
 /// Adds a standard program, unless it has no form in the types of --dtype: nothing accumulates in f16, for one.
-void add_standard(std::vector<Case>& cases, const std::string& name, const ParamValues& params, const ProgramOptions& options) {
+void add_standard(std::vector<Case>& cases, const std::string& name, const ParamValues& params,
+                  const ProgramOptions& options) {
   const Program p = load_program(name, params);
   try {
     cases.push_back({label_of(name, params), options.with_dtype(p)});

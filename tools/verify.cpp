@@ -35,7 +35,8 @@ struct Finding {
 std::size_t bytes_of(const Tensor& t) { return static_cast<std::size_t>(t.numel()) * size_of(t.dtype); }
 
 Finding verify(const Program& p, const Sizes& sizes, std::uint64_t seed, Device device) {
-  const InputOptions options{.extents = {sizes.at("M"), sizes.at("N"), sizes.at("K")}, .symbols = symbols_of(sizes), .seed = seed};
+  const InputOptions options{
+      .extents = {sizes.at("M"), sizes.at("N"), sizes.at("K")}, .symbols = symbols_of(sizes), .seed = seed};
   const Inputs first = make_inputs(p, options), second = make_inputs(p, options), untouched = make_inputs(p, options);
   const Expected expected = expect(p, first.slots);
   execute(p, first.slots, device);
@@ -50,8 +51,10 @@ Finding verify(const Program& p, const Sizes& sizes, std::uint64_t seed, Device 
   };
   for (std::size_t i = 0; i < first.slots.size(); ++i) {
     if (first.slots[i].numel() == 0) continue;
-    if (i < inputs && differ(i, untouched)) finding.faults.push_back(fmt::format("input {} was written to", slots[i].name));
-    if (i >= inputs && differ(i, second)) finding.faults.push_back(fmt::format("{} isn't the same on a second run", slots[i].name));
+    if (i < inputs && differ(i, untouched))
+      finding.faults.push_back(fmt::format("input {} was written to", slots[i].name));
+    if (i >= inputs && differ(i, second))
+      finding.faults.push_back(fmt::format("{} isn't the same on a second run", slots[i].name));
   }
   return finding;
 }
@@ -59,8 +62,15 @@ Finding verify(const Program& p, const Sizes& sizes, std::uint64_t seed, Device 
 Json to_json(const Finding& f) {
   Json outputs = Json::array();
   for (const OutputError& e : f.outputs)
-    outputs.push_back({{"name", e.name}, {"rms", e.rms}, {"unfused_rms", e.unfused_rms}, {"max", e.max},
-                       {"unfused_max", e.unfused_max}, {"scale", e.scale}, {"faults", e.faults}, {"worst", e.worst}, {"ok", e.ok}});
+    outputs.push_back({{"name", e.name},
+                       {"rms", e.rms},
+                       {"unfused_rms", e.unfused_rms},
+                       {"max", e.max},
+                       {"unfused_max", e.unfused_max},
+                       {"scale", e.scale},
+                       {"faults", e.faults},
+                       {"worst", e.worst},
+                       {"ok", e.ok}});
   return {{"ok", f.ok()}, {"outputs", outputs}, {"faults", f.faults}};
 }
 
@@ -82,15 +92,20 @@ int verify_programs(const Options& o) {
       progress.show(fmt::format("verifying {} of {}: {}", i + 1, cases.size(), c.label));
       const Finding finding = verify(c.program, sizes, o.seed, device);
       ++runs;
-      const std::string where = fmt::format("{} at M={}, N={}, K={}", c.label, sizes.at("M"), sizes.at("N"), sizes.at("K"));
+      const std::string where =
+          fmt::format("{} at M={}, N={}, K={}", c.label, sizes.at("M"), sizes.at("N"), sizes.at("K"));
       for (const OutputError& e : finding.outputs) {
-        table.row({c.label, std::to_string(sizes.at("M")), std::to_string(sizes.at("N")), std::to_string(sizes.at("K")), e.name,
-                   fmt::format("{:.2e}", e.rms), ratio(e.rms, e.unfused_rms), fmt::format("{:.2e}", e.max),
+        table.row({c.label, std::to_string(sizes.at("M")), std::to_string(sizes.at("N")), std::to_string(sizes.at("K")),
+                   e.name, fmt::format("{:.2e}", e.rms), ratio(e.rms, e.unfused_rms), fmt::format("{:.2e}", e.max),
                    ratio(e.max, e.unfused_max), e.ok ? "ok" : "WRONG"});
         if (!e.ok) broken.push_back(fmt::format("{}: {}", where, describe(e)));
       }
       for (const std::string& fault : finding.faults) broken.push_back(fmt::format("{}: {}", where, fault));
-      Json entry{{"program", c.program.name}, {"label", c.label}, {"extents", sizes}, {"device", name_of(device)}, {"seed", o.seed}};
+      Json entry{{"program", c.program.name},
+                 {"label", c.label},
+                 {"extents", sizes},
+                 {"device", name_of(device)},
+                 {"seed", o.seed}};
       entry.update(to_json(finding));
       json.push_back(std::move(entry));
     }
@@ -100,9 +115,11 @@ int verify_programs(const Options& o) {
     write_json(json);
   } else {
     write(table.text({4, 9}));
-    write(fmt::format("\n{} programs, {} runs on {}: {}. Errors are against fp64; the unfused path rounds every matrix to A's type.\n"
-                      "Held to: rms at most 1.1 times, largest at most twice the unfused path's; reruns bitwise equal; inputs unchanged.",
-                      cases.size(), runs, name_of(device), broken.empty() ? "all right" : fmt::format("{} broken", broken.size())));
+    write(fmt::format(
+        "\n{} programs, {} runs on {}: {}. Errors are against fp64; the unfused path rounds every matrix to A's type.\n"
+        "Held to: rms at most 1.1 times, largest at most twice the unfused path's; reruns bitwise equal; inputs "
+        "unchanged.",
+        cases.size(), runs, name_of(device), broken.empty() ? "all right" : fmt::format("{} broken", broken.size())));
   }
   for (const std::string& line : broken) fmt::print(stderr, "coda: error: {}\n", line);
   return broken.empty() ? 0 : 1;
@@ -116,15 +133,17 @@ void add_verify(CLI::App& app, Action& action) {
   sub->add_option("FILE", o->file, "A .coda file or the name of a standard program");
   sub->add_flag("--all", o->all, "Every standard program, with its options");
   o->add_to(*sub, false);
-  sub->add_option("--extents", o->extents, "Sizes, as in M=97,N=130,K=67 (repeat for more); ragged ones are the default")
+  sub->add_option("--extents", o->extents,
+                  "Sizes, as in M=97,N=130,K=67 (repeat for more); ragged ones are the default")
       ->allow_extra_args(false);
   sub->add_option("--device", o->device, "cpu, cuda or cuda:N")->capture_default_str();
   sub->add_option("--seed", o->seed, "Of the random inputs")->capture_default_str();
   sub->add_flag("--json", o->json, "Machine-readable: an entry a run");
-  sub->footer("Exit code 1 where an output breaks the rule.\nExamples:\n"
-              "  coda verify --all\n"
-              "  coda verify norm_swiglu --extents M=1000,N=2048,K=512\n"
-              "  coda verify my_program.coda --device cuda --json");
+  sub->footer(
+      "Exit code 1 where an output breaks the rule.\nExamples:\n"
+      "  coda verify --all\n"
+      "  coda verify norm_swiglu --extents M=1000,N=2048,K=512\n"
+      "  coda verify my_program.coda --device cuda --json");
   sub->callback([&action, o] { action = [o] { return verify_programs(*o); }; });
 }
 

@@ -37,7 +37,7 @@ struct Pass {
 
 struct Explanation {
   std::int64_t m = 0, n = 0, k = 0;
-  double flops = 0;           ///< of the product: 2 M N K
+  double flops = 0;  ///< of the product: 2 M N K
   /// The program as one kernel: every argument moved once, one entry for each argument slot.
   std::vector<Pass> fused;
   /// The product, stored in A's dtype, then one pass that reads it and every operand and writes every output: the best
@@ -55,8 +55,9 @@ Explanation explain(const Program& p, const Sizes& sizes);
 /// Sum over passes.
 std::int64_t total_bytes(std::span<const Pass> passes);
 
-/// The least seconds for `passes`, one after another: the first overlaps its bytes with the product's arithmetic at peak
-/// rate, the rest move their bytes. Fused entries are one kernel: pass `one_kernel`.
-double floor_seconds(const Explanation& e, std::span<const Pass> passes, bool one_kernel, DType operand, const Gpu& gpu);
+/// The least seconds for `passes`, one after another: the first overlaps its bytes with the product's arithmetic at
+/// peak rate, the rest move their bytes. Fused entries are one kernel: pass `one_kernel`.
+double floor_seconds(const Explanation& e, std::span<const Pass> passes, bool one_kernel, DType operand,
+                     const Gpu& gpu);
 
 }  // namespace coda

@@ -24,7 +24,8 @@ void add_to(std::int64_t& sum, std::int64_t bytes) {
 std::int64_t size_named(const Sizes& sizes, std::string_view name) {
   const auto it = sizes.find(name);
   if (it == sizes.end())
-    throw Error(ErrorKind::value, fmt::format("extent {} is missing: give M, N and K, as in M=8192,N=4096,K=4096", name));
+    throw Error(ErrorKind::value,
+                fmt::format("extent {} is missing: give M, N and K, as in M=8192,N=4096,K=4096", name));
   return it->second;
 }
 
@@ -43,8 +44,8 @@ void check_sizes(const Program& p, const Sizes& sizes) {
   const std::int64_t n = size_named(sizes, "N");
   const auto divides = [&](std::int64_t width, std::int64_t by, std::string_view what) {
     if (by > 0 && width % by != 0)
-      throw Error(ErrorKind::value, fmt::format("program {} needs N to be a multiple of {} ({}); found N = {}", p.name,
-                                                by, what, n));
+      throw Error(ErrorKind::value,
+                  fmt::format("program {} needs N to be a multiple of {} ({}); found N = {}", p.name, by, what, n));
   };
   for (const Node& v : p.nodes) {
     if (v.op == Op::split) {
@@ -129,7 +130,8 @@ class Counter {
       const Output& o = p_.outputs[static_cast<std::size_t>(-1 - statement)];
       reductions_under(o.value);
       if (o.finish || is_the_product(o) || is_a_stored_value(o)) continue;
-      Pass pass = stored_.contains(o.value) ? Pass{o.name, matrix_bytes(p_.node(o.value)), 0} : pass_for(o.name, o.value, 0);
+      Pass pass =
+          stored_.contains(o.value) ? Pass{o.name, matrix_bytes(p_.node(o.value)), 0} : pass_for(o.name, o.value, 0);
       pass.written = bytes_of(o.shape, o.dtype);
       if (o.accumulate) add_to(pass.read, pass.written);
       passes.push_back(std::move(pass));
@@ -164,7 +166,8 @@ class Counter {
   }
 
   /// Calls visit(v) for every value `root` depends on, itself included; visit says whether to go on below v.
-  template <class Visit> void walk(ValueId root, Visit visit) const {
+  template <class Visit>
+  void walk(ValueId root, Visit visit) const {
     std::vector<ValueId> todo{root};
     std::set<ValueId> seen;
     while (!todo.empty()) {

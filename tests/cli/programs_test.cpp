@@ -68,7 +68,8 @@ TEST(Programs, JsonNamesArgumentsAndParams) {
 TEST(Check, PassesEveryGoodFileAndFailsWhereOneIsBad) {
   const Directory d;
   const std::string good = d.write("good.coda", print(load_program("linear")));
-  const std::string bad = d.write("bad.coda", "program p\n  gemm A: bf16[M, K], B: bf16[N, K]\n  out y: bf16[M, N] = acd\n");
+  const std::string bad =
+      d.write("bad.coda", "program p\n  gemm A: bf16[M, K], B: bf16[N, K]\n  out y: bf16[M, N] = acd\n");
   EXPECT_EQ(coda_command("check " + good + " linear").code, 0);
   const Said both = coda_command("check " + bad + " " + good);
   EXPECT_EQ(both.code, 1);

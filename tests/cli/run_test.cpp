@@ -12,7 +12,8 @@ namespace {
 /// Named tensors from numbers.
 class Tensors {
  public:
-  Tensors& add(const std::string& name, std::vector<std::int64_t> shape, std::vector<double> values, DType t = DType::f32) {
+  Tensors& add(const std::string& name, std::vector<std::int64_t> shape, std::vector<double> values,
+               DType t = DType::f32) {
     HostTensor tensor(t, shape);
     for (std::size_t i = 0; i < values.size(); ++i) store(tensor, static_cast<std::int64_t>(i), values[i]);
     names_.push_back(name);
@@ -54,8 +55,11 @@ TEST(Run, ComputesWhatTheFormulaSays) {
 
 TEST(Run, StoresEveryTypeAndTakesScalarsFromTheFile) {
   const Directory d;
-  const std::string in = Tensors().add("A", {1, 2}, {1, 2}, DType::bf16).add("B", {3, 2}, {1, 0, 0, 1, 1, 1}, DType::bf16)
-                             .add("scale", {1}, {2}).write(d.file("in.safetensors"));
+  const std::string in = Tensors()
+                             .add("A", {1, 2}, {1, 2}, DType::bf16)
+                             .add("B", {3, 2}, {1, 0, 0, 1, 1, 1}, DType::bf16)
+                             .add("scale", {1}, {2})
+                             .write(d.file("in.safetensors"));
   const std::string out = d.file("out.safetensors");
   const Said said = coda_command("run linear_quantise --in " + in + " --out " + out);
   ASSERT_EQ(said.code, 0) << said.err;
@@ -81,14 +85,17 @@ TEST(Run, AccumulatesOntoTheFilesTensorOrZero) {
 TEST(Run, LeavesOutputsOut) {
   const Directory d;
   const std::string in = one_row().write(d.file("in")), out = d.file("out");
-  ASSERT_EQ(coda_command("run residual_norm --dtype f32 --without rstd --without h --in " + in + " --out " + out).code, 0);
+  ASSERT_EQ(coda_command("run residual_norm --dtype f32 --without rstd --without h --in " + in + " --out " + out).code,
+            0);
   EXPECT_EQ(SafetensorsFile(out).entries().size(), 1u);
 }
 
 /// Runs residual_norm on `in`; it must fail with `part` and leave no file behind.
-void expect_run_fails(const Directory& d, const std::string& in, const std::string& part, const std::string& options = "--set eps=0") {
+void expect_run_fails(const Directory& d, const std::string& in, const std::string& part,
+                      const std::string& options = "--set eps=0") {
   const std::size_t before = d.names().size();
-  expect_failure(coda_command("run residual_norm --dtype f32 " + options + " --in " + in + " --out " + d.file("never")), part);
+  expect_failure(coda_command("run residual_norm --dtype f32 " + options + " --in " + in + " --out " + d.file("never")),
+                 part);
   EXPECT_EQ(d.names().size(), before) << "something was written";
 }
 
@@ -109,31 +116,51 @@ TEST(Run, RefusesTensorsThatDontFit) {
   expect_run_fails(d, one_row().add("eps", {}, {0}, DType::bf16).write(d.file("a")), "eps", "");
   expect_run_fails(d, one_row().write(d.file("b")), "'eps'", "");
   expect_run_fails(d, Tensors().add("A", {1, 1}, {1}).write(d.file("c")), "'B'");
-  expect_run_fails(d, Tensors().add("A", {1}, {1}).add("B", {2, 1}, {3, 4}).add("residual", {1, 2}, {0, 0}).add("w", {2}, {1, 1})
-                          .write(d.file("e")), "'A'");
-  expect_run_fails(d, Tensors().add("A", {1, 1}, {1}).add("B", {2, 1}, {3, 4}).add("residual", {1, 3}, {0, 0, 0}).add("w", {2}, {1, 1})
-                          .write(d.file("f")), "'residual'");
+  expect_run_fails(d,
+                   Tensors()
+                       .add("A", {1}, {1})
+                       .add("B", {2, 1}, {3, 4})
+                       .add("residual", {1, 2}, {0, 0})
+                       .add("w", {2}, {1, 1})
+                       .write(d.file("e")),
+                   "'A'");
+  expect_run_fails(d,
+                   Tensors()
+                       .add("A", {1, 1}, {1})
+                       .add("B", {2, 1}, {3, 4})
+                       .add("residual", {1, 3}, {0, 0, 0})
+                       .add("w", {2}, {1, 1})
+                       .write(d.file("f")),
+                   "'residual'");
   const std::string in = one_row().write(d.file("g"));
   expect_failure(coda_command("run residual_norm --set eps=0 --in " + in + " --out " + d.file("never")), "--dtype");
   expect_run_fails(d, in, "'w'", "--set eps=0 --set w=1");
   expect_run_fails(d, in, "nonesuch", "--set eps=0 --set nonesuch=1");
-  expect_usage_error(coda_command("run residual_norm --dtype f32 --set eps=tiny --in " + in + " --out " + d.file("never")), "tiny");
+  expect_usage_error(
+      coda_command("run residual_norm --dtype f32 --set eps=tiny --in " + in + " --out " + d.file("never")), "tiny");
 }
 
 TEST(Run, RefusesNaNUnlessItIsAllowed) {
   const Directory d;
-  const std::string in = Tensors().add("A", {1, 1}, {1}).add("B", {2, 1}, {3, NAN}).add("residual", {1, 2}, {0, 0})
-                             .add("w", {2}, {1, 1}).write(d.file("in"));
+  const std::string in = Tensors()
+                             .add("A", {1, 1}, {1})
+                             .add("B", {2, 1}, {3, NAN})
+                             .add("residual", {1, 2}, {0, 0})
+                             .add("w", {2}, {1, 1})
+                             .write(d.file("in"));
   expect_run_fails(d, in, "'B' has a NaN, at [1, 0]");
-  EXPECT_EQ(coda_command("run residual_norm --dtype f32 --set eps=0 --allow-nan --in " + in + " --out " + d.file("out")).code, 0);
+  EXPECT_EQ(
+      coda_command("run residual_norm --dtype f32 --set eps=0 --allow-nan --in " + in + " --out " + d.file("out")).code,
+      0);
 }
 
 TEST(Run, RefusesATargetThatIsNoClass) {
   const Directory d;
   Tensors t;
   t.add("A", {2, 1}, {1, 1}).add("B", {3, 1}, {1, 2, 3}).add("target", {2}, {0, 3}, DType::i64);
-  expect_failure(coda_command("run linear_cross_entropy --dtype f32 --set ignore=-100 --in " + t.write(d.file("in")) + " --out " +
-                              d.file("never")), "target");
+  expect_failure(coda_command("run linear_cross_entropy --dtype f32 --set ignore=-100 --in " + t.write(d.file("in")) +
+                              " --out " + d.file("never")),
+                 "target");
   EXPECT_EQ(d.names().size(), 1u);
 }
 
@@ -153,8 +180,9 @@ TEST(Run, AFileThatCantBeWrittenLeavesThePreviousOne) {
 TEST(Run, SaysPlainlyThatADeviceCantBeHad) {
   const Directory d;
   const std::string in = one_row().write(d.file("in"));
-  const Said said = coda_command("run residual_norm --dtype f32 --set eps=0 --device cuda --in " + in + " --out " + d.file("out"),
-                                 "CUDA_VISIBLE_DEVICES=-1;export CUDA_VISIBLE_DEVICES;");
+  const Said said =
+      coda_command("run residual_norm --dtype f32 --set eps=0 --device cuda --in " + in + " --out " + d.file("out"),
+                   "CUDA_VISIBLE_DEVICES=-1;export CUDA_VISIBLE_DEVICES;");
   expect_failure(said, "");
   EXPECT_EQ(d.names().size(), 1u);
 }

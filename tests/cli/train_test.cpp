@@ -16,7 +16,8 @@ std::string prose() {
 }
 
 const std::string small =
-    " --layers 1 --width 32 --heads 2 --kv-heads 1 --head-dim 16 --feed-forward 48 --batch 2 --sequence 32 --sample-bytes 20"
+    " --layers 1 --width 32 --heads 2 --kv-heads 1 --head-dim 16 --feed-forward 48 --batch 2 --sequence 32 "
+    "--sample-bytes 20"
     " --compare-steps 1 ";
 
 TEST(Train, ShowsAFallingLossAndWritesItsLogAndCheckpoint) {
@@ -32,7 +33,9 @@ TEST(Train, ShowsAFallingLossAndWritesItsLogAndCheckpoint) {
   const std::string csv = read_bytes(log);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 13) << "a header and a line a step";
 
-  const Said more = coda_command("train --data " + data + " --batch 2 --sequence 32 --sample-bytes 0 --compare-steps 0 --steps 14 --json --resume " + save);
+  const Said more =
+      coda_command("train --data " + data +
+                   " --batch 2 --sequence 32 --sample-bytes 0 --compare-steps 0 --steps 14 --json --resume " + save);
   ASSERT_EQ(more.code, 0) << more.err;
   EXPECT_EQ(json_of(more)["first_step"], 13);
 }
@@ -48,8 +51,8 @@ TEST(Train, RefusesUnfitData) {
 TEST(Train, RefusesUnfitSizes) {
   const Directory d;
   const std::string data = "train --steps 1 --data " + d.write("text", prose());
-  for (const char* size : {"--layers 0", "--width -1", "--heads 3 --kv-heads 2", "--head-dim 15", "--batch 0", "--sequence -4",
-                           "--width 4611686018427387904"})
+  for (const char* size : {"--layers 0", "--width -1", "--heads 3 --kv-heads 2", "--head-dim 15", "--batch 0",
+                           "--sequence -4", "--width 4611686018427387904"})
     expect_failure(coda_command(data + " " + size), "");
   expect_usage_error(coda_command(data + " --seconds 3"), "not both");
   expect_usage_error(coda_command(data + " --layers many"), "many");

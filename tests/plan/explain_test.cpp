@@ -47,7 +47,8 @@ TEST(Explain, AccumulationReadsWhatItWrites) {
 }
 
 TEST(Explain, SoftmaxStatisticsAreOnePass) {
-  const Explanation e = explain(load_program("linear_cross_entropy").without("logits"), {{"M", 10}, {"N", 20}, {"K", 30}});
+  const Explanation e =
+      explain(load_program("linear_cross_entropy").without("logits"), {{"M", 10}, {"N", 20}, {"K", 30}});
   EXPECT_EQ(names_of(e.eager), (std::vector<std::string>{"product", "softmax_stats", "pick"}));
 }
 
@@ -63,10 +64,10 @@ TEST(Explain, AFloorIsArithmeticOrBytesOfTheProductPlusThePasses) {
   Explanation e;
   e.flops = 1000;
   const std::vector<Pass> passes{{"product", 30, 20}, {"epilogue", 60, 40}};
-  EXPECT_DOUBLE_EQ(floor_seconds(e, passes, false, DType::bf16, machine), 10 + 10);   // 1000/100, hides 50/10
+  EXPECT_DOUBLE_EQ(floor_seconds(e, passes, false, DType::bf16, machine), 10 + 10);  // 1000/100, hides 50/10
   EXPECT_DOUBLE_EQ(floor_seconds(e, passes, false, DType::f32, machine), 20 + 10);
-  EXPECT_DOUBLE_EQ(floor_seconds(e, passes, false, DType::e4m3, machine), 5 + 10);    // 1000/200 and 50/10 alike
-  EXPECT_DOUBLE_EQ(floor_seconds(e, passes, true, DType::e4m3, machine), 15);         // 150 bytes outlast 5
+  EXPECT_DOUBLE_EQ(floor_seconds(e, passes, false, DType::e4m3, machine), 5 + 10);  // 1000/200 and 50/10 alike
+  EXPECT_DOUBLE_EQ(floor_seconds(e, passes, true, DType::e4m3, machine), 15);       // 150 bytes outlast 5
 }
 
 TEST(Explain, KnowsItsGpusByName) {

@@ -26,14 +26,16 @@ Case scaled_product(std::int64_t columns) {
   return c;
 }
 
-template <class F2> Results gated(const Matrix& z, F2 activation) {
+template <class F2>
+Results gated(const Matrix& z, F2 activation) {
   Matrix y(M, F);
   for (std::int64_t i = 0; i < M; ++i)
     for (std::int64_t j = 0; j < F; ++j) y(i, j) = activation(z(i, j), z(i, j + F));
   return {{"z", z.values}, {"y", y.values}};
 }
 
-template <class F1> Results plain(const Matrix& z, F1 activation) {
+template <class F1>
+Results plain(const Matrix& z, F1 activation) {
   Results r{{"z", z.values}, {"y", z.values}};
   for (double& v : r["y"]) v = activation(v);
   return r;

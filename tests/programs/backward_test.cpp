@@ -22,7 +22,8 @@ void expect_gated_backward(const Program& p, Arguments& in, const Gate& activati
   Vector zdz(M);
   for (std::int64_t i = 0; i < M; ++i)
     for (std::int64_t j = 0; j < F; ++j) {
-      const Vector d = gradient([&](const Vector& gu) { return dy(i, j) * activation(gu[0], gu[1]); }, {z(i, j), z(i, j + F)});
+      const Vector d =
+          gradient([&](const Vector& gu) { return dy(i, j) * activation(gu[0], gu[1]); }, {z(i, j), z(i, j + F)});
       dz(i, j) = d[0], dz(i, j + F) = d[1];
       y(i, j) = activation(z(i, j), z(i, j + F));
       zdz[static_cast<std::size_t>(i)] += z(i, j) * d[0] + z(i, j + F) * d[1];
@@ -38,9 +39,10 @@ TEST(SwigluBackward, IsTheGradient) {
 // The constants of gelu's derivative are rounded to f32, hence 1e-6.
 TEST(GegluBackward, IsTheGradientOfBothForms) {
   Arguments in;
-  expect_gated_backward(standard("geglu_backward"), in, [](double g, double u) { return gelu(g) * u; }, 1e-6);
-  expect_gated_backward(standard("geglu_backward", {{"approximate", 1}}), in,
-                        [](double g, double u) { return gelu_tanh(g) * u; }, 1e-6);
+  expect_gated_backward(
+      standard("geglu_backward"), in, [](double g, double u) { return gelu(g) * u; }, 1e-6);
+  expect_gated_backward(
+      standard("geglu_backward", {{"approximate", 1}}), in, [](double g, double u) { return gelu_tanh(g) * u; }, 1e-6);
 }
 
 TEST(RegluBackward, IsTheGradient) {
@@ -122,10 +124,7 @@ struct NormCase {
   Matrix x, dresidual, dz, weight;  ///< weight [N, D]: z = norm(x)·weightᵀ
 
   NormCase()
-      : x(in.matrix("x", M, D)),
-        dresidual(in.matrix("dresidual", M, D)),
-        dz(in.matrix("A", M, N)),
-        weight(N, D) {
+      : x(in.matrix("x", M, D)), dresidual(in.matrix("dresidual", M, D)), dz(in.matrix("A", M, N)), weight(N, D) {
     const Matrix transposed = in.matrix("B", D, N);  // acc = dz·weight = dz·(weightᵀ)ᵀ
     for (std::int64_t n = 0; n < N; ++n)
       for (std::int64_t j = 0; j < D; ++j) weight(n, j) = transposed(j, n);
@@ -157,11 +156,13 @@ void expect_norm_backward(bool zero_centred) {
     }
     return y;
   };
-  Vector dx = gradient([&](const Vector& v) {
-    Matrix at = c.x;
-    at.values = v;
-    return c.loss(norm(at, w));
-  }, c.x.values);
+  Vector dx = gradient(
+      [&](const Vector& v) {
+        Matrix at = c.x;
+        at.values = v;
+        return c.loss(norm(at, w));
+      },
+      c.x.values);
   for (std::size_t i = 0; i < dx.size(); ++i) dx[i] += c.dresidual.values[i];
   const Vector dw = gradient([&](const Vector& v) { return c.loss(norm(c.x, v)); }, w);
 
@@ -198,11 +199,13 @@ TEST(LayerNormBackward, IsTheGradient) {
     }
     return y;
   };
-  Vector dx = gradient([&](const Vector& v) {
-    Matrix at = c.x;
-    at.values = v;
-    return c.loss(norm(at, gamma, beta));
-  }, c.x.values);
+  Vector dx = gradient(
+      [&](const Vector& v) {
+        Matrix at = c.x;
+        at.values = v;
+        return c.loss(norm(at, gamma, beta));
+      },
+      c.x.values);
   for (std::size_t i = 0; i < dx.size(); ++i) dx[i] += c.dresidual.values[i];
   const Vector dgamma = gradient([&](const Vector& v) { return c.loss(norm(c.x, v, beta)); }, gamma);
   const Vector dbeta = gradient([&](const Vector& v) { return c.loss(norm(c.x, gamma, v)); }, beta);

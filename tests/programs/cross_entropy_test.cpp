@@ -20,7 +20,9 @@ struct Options {
     return {{"with_norm", norm},
             {"with_bias", bias},
             {"with_softcap", formula.cap != 0},
-            {"smoothing", formula.smooth == 0 ? 0 : formula.megatron ? 2 : 1},
+            {"smoothing", formula.smooth == 0 ? 0
+                          : formula.megatron  ? 2
+                                              : 1},
             {"with_z_loss", formula.z_weight != 0}};
   }
 };
@@ -82,9 +84,9 @@ struct Case {
     for (std::int64_t i = 0; i < M; ++i) {
       const std::int64_t target = targets[static_cast<std::size_t>(i)];
       const auto loss = [&](const Vector& row) {
-        return target == ignored
-                   ? 0
-                   : upstream[static_cast<std::size_t>(i)] * cross_entropy(row, static_cast<std::size_t>(target), options.formula);
+        return target == ignored ? 0
+                                 : upstream[static_cast<std::size_t>(i)] *
+                                       cross_entropy(row, static_cast<std::size_t>(target), options.formula);
       };
       const Vector dz = gradient(loss, row_of(z, i));
       double zdz = 0;
@@ -122,7 +124,8 @@ TEST(CrossEntropy, SmoothingOfPyTorch) { expect_forward_and_backward({.formula =
 TEST(CrossEntropy, SmoothingOfMegatron) { expect_forward_and_backward({.formula = {.smooth = 0.3, .megatron = true}}); }
 TEST(CrossEntropy, ZLoss) { expect_forward_and_backward({.formula = {.z_weight = 0.1}}); }
 TEST(CrossEntropy, AllOptionsAtOnce) {
-  expect_forward_and_backward({.formula = {.cap = 3, .smooth = 0.2, .megatron = true, .z_weight = 0.05}, .norm = true, .bias = true});
+  expect_forward_and_backward(
+      {.formula = {.cap = 3, .smooth = 0.2, .megatron = true, .z_weight = 0.05}, .norm = true, .bias = true});
   expect_forward_and_backward({.formula = {.cap = 3, .smooth = 0.2, .z_weight = 0.05}, .norm = true, .bias = true});
 }
 
@@ -141,7 +144,9 @@ Arguments by_hand() {
 double loss_of(const ParamValues& params) {
   return evaluate(standard("linear_cross_entropy", params), by_hand()).at("loss")[0];
 }
-Vector dz_of(const ParamValues& params) { return evaluate(standard("cross_entropy_backward", params), by_hand()).at("dz"); }
+Vector dz_of(const ParamValues& params) {
+  return evaluate(standard("cross_entropy_backward", params), by_hand()).at("dz");
+}
 
 TEST(CrossEntropy, EachOptionByHand) {
   const double ln3 = std::log(3), ln4 = std::log(4), plain = ln4 - ln3;
@@ -190,7 +195,8 @@ TEST(CrossEntropy, AllLogitsNegativeAndALastLoneColumn) {
 
 TEST(CrossEntropy, PicksTargetsOnBothSidesOfEveryBoundary) {
   // Vectors, tiles, and 16-bit column numbers end between these.
-  const std::vector<std::int64_t> boundaries{0, 7, 8, 15, 16, 127, 128, 255, 256, 511, 512, 1023, 1024, 32767, 32768, 40959, 40960};
+  const std::vector<std::int64_t> boundaries{0,   7,   8,    15,   16,    127,   128,   255,  256,
+                                             511, 512, 1023, 1024, 32767, 32768, 40959, 40960};
   const std::int64_t n = 40961, m = static_cast<std::int64_t>(boundaries.size());
   Arguments in;
   in.set("A", [&] {

@@ -39,7 +39,7 @@ inline double swiglu_b(double g, double u, double limit) {
 
 /// What linear_cross_entropy can be asked for.
 struct CrossEntropy {
-  double cap = 0;         ///< 0: no softcap
+  double cap = 0;  ///< 0: no softcap
   double smooth = 0;
   bool megatron = false;  ///< eps V / (V - 1)
   double z_weight = 0;

@@ -42,7 +42,8 @@ TEST(ResidualNorm, ZeroCentredWeightIsOnePlusTheStoredOne) {
   const Matrix x = plus(product(in.matrix("A", M, K), in.matrix("B", N, K)), in.matrix("residual", M, N));
   Vector w = in.vector("w", N, -0.5, 0.5);
   for (double& v : w) v += 1;
-  expect_outputs(standard("residual_norm", {{"zero_centred", 1}}), in, residual_norm_formula(x, w, in.scalar("eps", 1e-3)));
+  expect_outputs(standard("residual_norm", {{"zero_centred", 1}}), in,
+                 residual_norm_formula(x, w, in.scalar("eps", 1e-3)));
 }
 
 TEST(ResidualNorm, SquaresWhatWasNotRounded) {
@@ -68,8 +69,8 @@ TEST(ResidualNorm, RowsOfAnySizeAndOfZerosKeepTheirOwnScale) {
   in.set("A", Matrix(4, 1)), in.set("B", Matrix(N, 1)), in.set("residual", residual), in.set("w", Vector(N, 1));
   in.scalar("eps", 0x1p-20);
   const auto rstd = [](double size) { return 1 / std::sqrt(size * size + 0x1p-20); };
-  expect_close(run_on_cpu(standard("residual_norm"), in).at("rstd"), {rstd(1e4), rstd(static_cast<float>(1e-4)), 1024, rstd(1)},
-               1e-7, "rstd");
+  expect_close(run_on_cpu(standard("residual_norm"), in).at("rstd"),
+               {rstd(1e4), rstd(static_cast<float>(1e-4)), 1024, rstd(1)}, 1e-7, "rstd");
   in.scalar("eps", 0);
   EXPECT_EQ(run_on_cpu(standard("residual_norm"), in).at("rstd")[2], INFINITY);
 }

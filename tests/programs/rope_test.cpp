@@ -14,8 +14,8 @@ namespace {
 constexpr std::int64_t M = 5, K = 6, query_heads = 3, heads = 5, P = 9;
 
 struct Rope {
-  std::int64_t d = 8;            ///< columns of a head
-  std::int64_t r = 8;            ///< of which this many rotate
+  std::int64_t d = 8;  ///< columns of a head
+  std::int64_t r = 8;  ///< of which this many rotate
   bool adjacent = false;
   std::vector<std::int64_t> positions{0, 1, 2, 0, 8};  ///< two packed sequences, and a jump
 };
@@ -116,7 +116,8 @@ TEST(NormQkNormRope, NormalisesEachQueryAndKeyHeadThenRotates) {
   const Rope o;
   const std::int64_t n = heads * o.d, q_columns = query_heads * o.d, rotated = q_columns + o.d;
   Matrix z = product(in.matrix("A", M, K), in.matrix("B", n, K));
-  const Vector rstd = in.vector("rstd", M, 0.5, 2), wq = in.vector("wq", o.d, 0.5, 1.5), wk = in.vector("wk", o.d, 0.5, 1.5);
+  const Vector rstd = in.vector("rstd", M, 0.5, 2), wq = in.vector("wq", o.d, 0.5, 1.5),
+               wk = in.vector("wk", o.d, 0.5, 1.5);
   const double eps = in.scalar("eps", 1e-2);
   const auto table = tables(in, o.d);
   in.integers("position", o.positions);

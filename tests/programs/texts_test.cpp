@@ -11,13 +11,37 @@ namespace {
 
 TEST(StandardPrograms, AreAllThatTheOperatorsNeed) {
   const std::vector<std::string> names = standard_programs();
-  for (const char* name :
-       {"linear", "linear_bias", "linear_alpha", "linear_quantise", "residual_norm", "norm_linear", "norm_swiglu",
-        "norm_geglu", "norm_reglu", "norm_swiglu_clamped_a", "norm_swiglu_clamped_b", "norm_gelu", "norm_rope",
-        "norm_rope_adjacent", "norm_qknorm_rope", "residual_layernorm", "layernorm_linear", "layernorm_gelu",
-        "linear_cross_entropy", "cross_entropy_backward", "norm_backward", "layernorm_backward", "swiglu_backward",
-        "geglu_backward", "reglu_backward", "swiglu_clamped_a_backward", "swiglu_clamped_b_backward", "gelu_backward",
-        "layernorm_gelu_backward", "weight_grad", "weight_grad_bf16"})
+  for (const char* name : {"linear",
+                           "linear_bias",
+                           "linear_alpha",
+                           "linear_quantise",
+                           "residual_norm",
+                           "norm_linear",
+                           "norm_swiglu",
+                           "norm_geglu",
+                           "norm_reglu",
+                           "norm_swiglu_clamped_a",
+                           "norm_swiglu_clamped_b",
+                           "norm_gelu",
+                           "norm_rope",
+                           "norm_rope_adjacent",
+                           "norm_qknorm_rope",
+                           "residual_layernorm",
+                           "layernorm_linear",
+                           "layernorm_gelu",
+                           "linear_cross_entropy",
+                           "cross_entropy_backward",
+                           "norm_backward",
+                           "layernorm_backward",
+                           "swiglu_backward",
+                           "geglu_backward",
+                           "reglu_backward",
+                           "swiglu_clamped_a_backward",
+                           "swiglu_clamped_b_backward",
+                           "gelu_backward",
+                           "layernorm_gelu_backward",
+                           "weight_grad",
+                           "weight_grad_bf16"})
     EXPECT_TRUE(std::count(names.begin(), names.end(), name)) << name;
 }
 
@@ -49,8 +73,9 @@ TEST(StandardPrograms, ComputeDifferentThings) {
 TEST(StandardPrograms, TakeNoOperandForAnOptionThatIsOff) {
   const Program off = load_program("linear_cross_entropy");
   for (const char* name : {"rstd", "bias", "cap", "smooth", "z_weight"}) EXPECT_FALSE(off.slot(name)) << name;
-  const Program on = load_program("linear_cross_entropy",
-                                  {{"with_norm", 1}, {"with_bias", 1}, {"with_softcap", 1}, {"smoothing", 1}, {"with_z_loss", 1}});
+  const Program on =
+      load_program("linear_cross_entropy",
+                   {{"with_norm", 1}, {"with_bias", 1}, {"with_softcap", 1}, {"smoothing", 1}, {"with_z_loss", 1}});
   for (const char* name : {"rstd", "bias", "cap", "smooth", "z_weight"}) EXPECT_TRUE(on.slot(name)) << name;
 }
 
