@@ -44,9 +44,10 @@ namespace reference {
 /// their slot's present value.
 std::vector<HostTensor> evaluate(const Program& p, Slots slots);
 
-/// The unfused path in the program's own dtypes: f32 arithmetic; the product and every named value that has both
-/// rows and columns is rounded to A's dtype, as a framework stores it; row, column and scalar values stay f32;
-/// each output is rounded to its dtype. Returns one tensor per output, of its dtype.
+/// The unfused path in the program's own dtypes: f32 arithmetic; the product and every named value with rows and
+/// columns that some arithmetic made is rounded to A's dtype (bf16 where that is fp8), as a framework stores it; row,
+/// column, segment and scalar values stay f32; each output is rounded to its dtype. Returns one tensor per output, of
+/// its dtype.
 std::vector<HostTensor> unfused(const Program& p, Slots slots);
 
 }  // namespace reference

@@ -41,7 +41,8 @@ double median(std::vector<double> x) {
 /// evaluated in cache.
 class Separate {
  public:
-  Separate(const Program& p, Slots slots, const Extents& e, int threads) : p_(p), slots_(slots), e_(e), threads_(threads) {
+  Separate(const Program& p, Slots slots, const Extents& e, int threads)
+      : p_(p), slots_(slots), e_(e), threads_(threads) {
     const std::vector<bool> stored = cpu::stored_values(p);
     std::vector<bool> taken(p.outputs.size());
     std::vector<std::pair<ValueId, Tensor>> given;
@@ -70,8 +71,10 @@ class Separate {
         return softmax && !other.reductions.empty() && p.node(other.reductions[0]).args[0] == n.args[0] &&
                p.node(other.reductions[0]).over == n.over && p.node(other.reductions[0]).op >= Op::softmax_max;
       });
-      if (pair != passes_.end()) pair->reductions.push_back(v);
-      else passes_.push_back(std::move(work));
+      if (pair != passes_.end())
+        pair->reductions.push_back(v);
+      else
+        passes_.push_back(std::move(work));
     }
     for (std::size_t i = 0; i < p.outputs.size(); ++i) {
       const Output& o = p.outputs[i];
@@ -107,7 +110,8 @@ class Separate {
     for (std::size_t i = 0; i < p_.outputs.size(); ++i) {
       const Output& o = p_.outputs[i];
       const Tensor& t = slots_[2 + p_.operands.size() + i];
-      if (o.value != v || o.finish || o.accumulate || o.shape.transposed || o.dtype != DType::f32 || t.stride[1] != 1) continue;
+      if (o.value != v || o.finish || o.accumulate || o.shape.transposed || o.dtype != DType::f32 || t.stride[1] != 1)
+        continue;
       if (p_.node(v).op == Op::acc && t.stride[0] != e_.n) continue;
       taken[i] = true;
       return t;

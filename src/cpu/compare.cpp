@@ -90,9 +90,7 @@ OutputError compare_one(const Output& o, const Tensor& exact, const Tensor& unfu
 
 }  // namespace
 
-Expected expect(const Program& p, Slots slots) {
-  return {reference::evaluate(p, slots), reference::unfused(p, slots)};
-}
+Expected expect(const Program& p, Slots slots) { return {reference::evaluate(p, slots), reference::unfused(p, slots)}; }
 
 std::vector<OutputError> compare(const Program& p, const Expected& expected, std::span<const Tensor> outputs) {
   if (outputs.size() != p.outputs.size()) {
@@ -104,9 +102,9 @@ std::vector<OutputError> compare(const Program& p, const Expected& expected, std
     if (outputs[i].data == nullptr && outputs[i].rank == 0) continue;
     const Tensor& exact = expected.exact[i].view();
     if (outputs[i].dtype != p.outputs[i].dtype || outputs[i].rank != exact.rank || outputs[i].shape != exact.shape) {
-      throw Error(ErrorKind::shape, fmt::format("output {} should be {} of the shape of {}, but is {}",
-                                                p.outputs[i].name, name_of(p.outputs[i].dtype), describe(exact),
-                                                describe(outputs[i])));
+      throw Error(ErrorKind::shape,
+                  fmt::format("output {} should be {} of the shape of {}, but is {}", p.outputs[i].name,
+                              name_of(p.outputs[i].dtype), describe(exact), describe(outputs[i])));
     }
     errors.push_back(compare_one(p.outputs[i], exact, expected.unfused[i], outputs[i]));
   }
@@ -114,9 +112,9 @@ std::vector<OutputError> compare(const Program& p, const Expected& expected, std
 }
 
 std::string describe(const OutputError& e) {
-  return fmt::format("{}: rms {:.3e} (unfused {:.3e}), max {:.3e} (unfused {:.3e}), scale {:.3e}, {} faults, worst at {}: {}",
-                     e.name, e.rms, e.unfused_rms, e.max, e.unfused_max, e.scale, e.faults, e.worst,
-                     e.ok ? "ok" : "FAILED");
+  return fmt::format(
+      "{}: rms {:.3e} (unfused {:.3e}), max {:.3e} (unfused {:.3e}), scale {:.3e}, {} faults, worst at {}: {}", e.name,
+      e.rms, e.unfused_rms, e.max, e.unfused_max, e.scale, e.faults, e.worst, e.ok ? "ok" : "FAILED");
 }
 
 }  // namespace coda

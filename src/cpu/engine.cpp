@@ -56,8 +56,8 @@ void run(const Program& p, Slots slots, const Options& options) {
   for (std::size_t i = 0; i < p.outputs.size(); ++i) {
     const Output& o = p.outputs[i];
     if (o.finish || !wanted(p, slots, i)) continue;
-    work.stores.push_back({o.value, o.shape.width,
-                           Target::of(slots[2 + p.operands.size() + i], o.shape.transposed, o.accumulate)});
+    work.stores.push_back(
+        {o.value, o.shape.width, Target::of(slots[2 + p.operands.size() + i], o.shape.transposed, o.accumulate)});
   }
   work.reductions = needed_reductions(p, slots);
   Sweep sweep(p, slots, e, std::move(work));

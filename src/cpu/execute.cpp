@@ -92,7 +92,8 @@ void load(const Step& s, const Arena& arena, const Tile& tile, std::int64_t row,
   const Columns& columns = tile.columns(s.lay);
   for (int r = 0; r < columns.ranges; ++r) {
     const Range range = columns.range[static_cast<std::size_t>(r)];
-    load_run(*arena.kernels, t.dtype, advance(t.data, start + (range.begin + s.shift) * stride, t.dtype), stride, range.count, d);
+    load_run(*arena.kernels, t.dtype, advance(t.data, start + (range.begin + s.shift) * stride, t.dtype), stride,
+             range.count, d);
     d += 4 * range.count;
   }
 }
@@ -104,15 +105,16 @@ Pointer resolve(const Place& p, const Frame& f) {
   switch (p.kind) {
     case Place::Kind::none: return {};
     case Place::Kind::scalar:
-      return {const_cast<char*>(reinterpret_cast<const char*>(&f.arena->scalars[static_cast<std::size_t>(p.index)])), 0};
+      return {const_cast<char*>(reinterpret_cast<const char*>(&f.arena->scalars[static_cast<std::size_t>(p.index)])),
+              0};
     case Place::Kind::row: {
       const auto& row = f.arena->rows[static_cast<std::size_t>(p.index)];
       return {const_cast<char*>(reinterpret_cast<const char*>(row.data() + f.tile->m)), 4};
     }
     case Place::Kind::column: {
       const auto i = static_cast<std::size_t>(p.index);
-      char* base = f.columns ? f.columns[i]
-                             : const_cast<char*>(reinterpret_cast<const char*>(f.arena->columns[i].data()));
+      char* base =
+          f.columns ? f.columns[i] : const_cast<char*>(reinterpret_cast<const char*>(f.arena->columns[i].data()));
       return {base + part(f.tile->columns(p.lay).count), 0};
     }
     case Place::Kind::temporary: return {f.temporaries[p.index] + part(f.tile->columns(p.lay).count), 0};
@@ -153,7 +155,8 @@ void execute(const Step& s, const Arena& arena, const Tile& tile, std::int64_t r
     case Step::Kind::split: return split(s, k, count, d, x);
     case Step::Kind::join: return join(s, k, count, d, x, y);
     case Step::Kind::round:
-      return k.round[static_cast<std::size_t>(s.dtype)](reinterpret_cast<float*>(d), reinterpret_cast<const float*>(x), count);
+      return k.round[static_cast<std::size_t>(s.dtype)](reinterpret_cast<float*>(d), reinterpret_cast<const float*>(x),
+                                                        count);
     case Step::Kind::lookup: return lookup(s, arena, count, d, x, y);
     case Step::Kind::segment: return segments(s, k, count, d, x);
     case Step::Kind::gather:

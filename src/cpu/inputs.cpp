@@ -27,7 +27,9 @@ class Random {
   double uniform(double a, double b) { return a + (b - a) * uniform(); }
   /// Sum of four uniforms, scaled to variance 1: close to normal, with no libm whose last bit could differ.
   double normal() { return (uniform() + uniform() + uniform() + uniform() - 2) * 1.7320508075688772; }
-  std::int64_t below(std::int64_t n) { return n <= 0 ? 0 : static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(n)); }
+  std::int64_t below(std::int64_t n) {
+    return n <= 0 ? 0 : static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(n));
+  }
 
  private:
   std::uint64_t state_;
@@ -52,15 +54,16 @@ void fill(const Tensor& t, F&& value) {
 
 /// What an integer operand is for, as its uses show.
 struct Use {
-  bool target = false;         ///< indexes a pick, or meets `col` in ==
-  bool ignored = false;        ///< names the index that a pick ignores
-  bool boundary = false;       ///< meets `col` in an order comparison
-  std::int64_t table = -1;     ///< indexes a table of this many entries
+  bool target = false;      ///< indexes a pick, or meets `col` in ==
+  bool ignored = false;     ///< names the index that a pick ignores
+  bool boundary = false;    ///< meets `col` in an order comparison
+  std::int64_t table = -1;  ///< indexes a table of this many entries
 };
 
 class Maker {
  public:
-  Maker(const Program& p, const InputOptions& options) : p_(p), options_(options), random_(options.seed), uses_(p.operands.size()) {
+  Maker(const Program& p, const InputOptions& options)
+      : p_(p), options_(options), random_(options.seed), uses_(p.operands.size()) {
     find_uses();
   }
 
@@ -78,8 +81,10 @@ class Maker {
         }
         case Slot::Role::operand: operand(static_cast<std::size_t>(s.index), t); break;
         case Slot::Role::output:
-          if (p_.outputs[static_cast<std::size_t>(s.index)].accumulate) fill(t, [&](auto) { return random_.normal(); });
-          else if (t.numel() > 0) std::memset(t.view().data, 0xFF, static_cast<std::size_t>(t.numel()) * size_of(s.dtype));
+          if (p_.outputs[static_cast<std::size_t>(s.index)].accumulate)
+            fill(t, [&](auto) { return random_.normal(); });
+          else if (t.numel() > 0)
+            std::memset(t.view().data, 0xFF, static_cast<std::size_t>(t.numel()) * size_of(s.dtype));
           break;
       }
       inputs.tensors.push_back(std::move(t));
@@ -146,15 +151,17 @@ class Maker {
     const std::int64_t n = options_.extents.n;
     if (is_integer(o.dtype)) {
       // -100 is what frameworks ignore.
-      const bool ignores = std::any_of(p_.operands.begin(), p_.operands.end(), [](const Operand& x) { return x.name == "ignore"; }) ||
-                           std::any_of(uses_.begin(), uses_.end(), [](const Use& u) { return u.ignored; });
+      const bool ignores =
+          std::any_of(p_.operands.begin(), p_.operands.end(), [](const Operand& x) { return x.name == "ignore"; }) ||
+          std::any_of(uses_.begin(), uses_.end(), [](const Use& u) { return u.ignored; });
       if (use.ignored || o.name == "ignore") return fill(t, [](auto) { return -100; });
       if (use.target) {
         return fill(t, [&](auto) { return ignores && random_.below(8) == 0 ? -100 : random_.below(n); });
       }
       if (use.table >= 0) return fill(t, [&](auto) { return random_.below(use.table); });
       // Where the rotated columns end, say: at a head's boundary inside the matrix.
-      if (use.boundary) return fill(t, [&](auto) { return (o.name == "rotated" ? 3 * n / 4 : n / 2) / align_ * align_; });
+      if (use.boundary)
+        return fill(t, [&](auto) { return (o.name == "rotated" ? 3 * n / 4 : n / 2) / align_ * align_; });
       return fill(t, [&](auto) { return random_.below(16); });
     }
     if (o.name == "cos" || o.name == "sin") {

@@ -20,9 +20,9 @@ struct Kernels {
   using Apply = void (*)(void* d, const void* x, const void* y, const void* z, int repeat, std::int64_t n);
 
   const char* name = "";
-  std::array<Apply, op_count> real{};      ///< null where the op takes no reals
-  std::array<Apply, op_count> integer{};   ///< integers and booleans; null where it takes neither
-  Apply to_real = nullptr;                 ///< i32 -> f32
+  std::array<Apply, op_count> real{};     ///< null where the op takes no reals
+  std::array<Apply, op_count> integer{};  ///< integers and booleans; null where it takes neither
+  Apply to_real = nullptr;                ///< i32 -> f32
   /// Elements of a dtype, contiguous in memory -> a strip (f32, or i32 with i64 saturated), and back, rounded once.
   std::array<void (*)(void* d, const void* x, std::int64_t n), dtype_count> load{};
   std::array<void (*)(void* d, const float* x, std::int64_t n), dtype_count> store{};
@@ -33,7 +33,7 @@ struct Kernels {
   std::array<void (*)(float* d, const float* x, std::int64_t n), dtype_count> round{};
 
   float (*sum)(const float* x, std::int64_t n) = nullptr;
-  float (*max)(const float* x, std::int64_t n) = nullptr;  ///< NaN wins; -inf of nothing
+  float (*max)(const float* x, std::int64_t n) = nullptr;                 ///< NaN wins; -inf of nothing
   float (*sum_exp)(const float* x, float max, std::int64_t n) = nullptr;  ///< sum of exp(x - max)
   /// d[i] += x[i]; d[i] = maximum(d[i], x[i]).
   void (*add_to)(float* d, const float* x, std::int64_t n) = nullptr;

@@ -194,10 +194,13 @@ Made Lowering::lower(ValueId v) {
         return emit(s, level, lay, ValueKind::real);
       }
       break;
-    case Op::softmax_max: case Op::softmax_sum: case Op::pick: break;
+    case Op::softmax_max:
+    case Op::softmax_sum:
+    case Op::pick: break;
     default: return elementwise(n);
   }
-  throw Error(ErrorKind::internal, fmt::format("program {}: '{}' is used before it is complete", p_.name, name_of(n.op)));
+  throw Error(ErrorKind::internal,
+              fmt::format("program {}: '{}' is used before it is complete", p_.name, name_of(n.op)));
 }
 
 /// Which operand a node is, the program's or a given matrix; -1 for a computed value.
@@ -274,8 +277,9 @@ Made Lowering::split(const Node& n) {
 Made Lowering::join(const Node& n) {
   const Level level = level_of(n.type);
   const Lay lay = lay_of(n.type);
-  const Lay member = n.type.width == Width::twice ? Lay::full
-                     : n.pairing.kind == Pairing::Kind::halves ? Lay::half_split : Lay::half;
+  const Lay member = n.type.width == Width::twice              ? Lay::full
+                     : n.pairing.kind == Pairing::Kind::halves ? Lay::half_split
+                                                               : Lay::half;
   const bool real_result = n.type.kind == ValueKind::real;
   const auto arg = [&](int i) {
     const Made m = real_result ? real(n.args[static_cast<std::size_t>(i)]) : value(n.args[static_cast<std::size_t>(i)]);

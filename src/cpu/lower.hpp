@@ -14,10 +14,10 @@ struct Arena {
   const Kernels* kernels = nullptr;
   Slots slots;
   const Program* program = nullptr;
-  std::vector<std::int32_t> scalars;                  ///< 4-byte words
-  std::vector<std::vector<std::int32_t>> rows;        ///< each M words
-  std::vector<std::vector<std::int32_t>> columns;     ///< of a lowering that evaluates columns at once
-  std::vector<Tensor> given;                          ///< matrices that stand for nodes: operands after the program's
+  std::vector<std::int32_t> scalars;               ///< 4-byte words
+  std::vector<std::vector<std::int32_t>> rows;     ///< each M words
+  std::vector<std::vector<std::int32_t>> columns;  ///< of a lowering that evaluates columns at once
+  std::vector<Tensor> given;                       ///< matrices that stand for nodes: operands after the program's
   const Tensor& operand(int i) const {
     const auto at = static_cast<std::size_t>(i), own = program->operands.size();
     return at < own ? slots[2 + at] : given[at - own];
@@ -58,8 +58,8 @@ class Lowering {
 
   Arena arena;
   std::vector<Step> column_steps, element_steps;
-  std::vector<Lay> column_lays;                 ///< of each column place
-  std::vector<Lay> temporary_lays;              ///< of each temporary; after allocate(), of each strip they share
+  std::vector<Lay> column_lays;     ///< of each column place
+  std::vector<Lay> temporary_lays;  ///< of each temporary; after allocate(), of each strip they share
   std::vector<Reduction> reductions;
   bool uses_product = false;
 
@@ -84,7 +84,7 @@ class Lowering {
   Extents e_;
   const Grid& grid_;
   bool at_once_;
-  std::map<ValueId, int> given_;                ///< operand numbers
+  std::map<ValueId, int> given_;  ///< operand numbers
   std::vector<std::unique_ptr<Made>> made_;
   std::map<ValueId, Made> reals_;
   std::map<std::tuple<int, int, std::int64_t>, Made> operands_;
@@ -97,8 +97,8 @@ struct Frame {
   const Tile* tile = nullptr;
   char* const* columns = nullptr;
   char* const* temporaries = nullptr;
-  Pointer acc;                      ///< rows of the first run of columns
-  std::int64_t acc_second = 0;      ///< bytes from there to the second run's
+  Pointer acc;                  ///< rows of the first run of columns
+  std::int64_t acc_second = 0;  ///< bytes from there to the second run's
 };
 Pointer resolve(const Place& p, const Frame& f);
 

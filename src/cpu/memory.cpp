@@ -42,7 +42,8 @@ void load_run(const Kernels& k, DType t, const void* src, std::int64_t stride, s
   alignas(64) std::uint64_t packed[chunk];
   for (std::int64_t i = 0; i < n; i += chunk) {
     const std::int64_t count = std::min(chunk, n - i);
-    gather(size_of(t), static_cast<const char*>(src) + i * stride * static_cast<std::int64_t>(size_of(t)), stride, count, packed);
+    gather(size_of(t), static_cast<const char*>(src) + i * stride * static_cast<std::int64_t>(size_of(t)), stride,
+           count, packed);
     load(static_cast<char*>(d) + 4 * i, packed, count);
   }
 }

@@ -18,8 +18,10 @@ double maximum(double a, double b) { return b > a || b != b ? b : a; }
 
 std::int64_t columns_of_lay(Lay l, std::int64_t n) {
   switch (l) {
-    case Lay::half: case Lay::half_split: return n / 2;
-    case Lay::twice: case Lay::twice_split: return 2 * n;
+    case Lay::half:
+    case Lay::half_split: return n / 2;
+    case Lay::twice:
+    case Lay::twice_split: return 2 * n;
     default: return n;
   }
 }
@@ -27,7 +29,11 @@ std::int64_t columns_of_lay(Lay l, std::int64_t n) {
 }  // namespace
 
 Partials::Partials(const Reduction& r, const Grid& grid, const Extents& e, const Arena& arena)
-    : r_(r), k_(*arena.kernels), e_(e), width_(columns_of_lay(r.lay, e.n)), capacity_(grid.capacity(r.lay)),
+    : r_(r),
+      k_(*arena.kernels),
+      e_(e),
+      width_(columns_of_lay(r.lay, e.n)),
+      capacity_(grid.capacity(r.lay)),
       grid_columns_(grid.columns()) {
   switch (r.over) {
     case Over::Kind::n:
@@ -88,9 +94,12 @@ void Partials::take(const Tile& t, std::int64_t row, const float* x, float* own)
       return;
     }
     case Over::Kind::m:
-      if (r_.op == Op::reduce_sum) k_.sum_to(own, own + capacity_, x, n);
-      else if (r_.op == Op::reduce_max) k_.max_to(own, x, n);
-      else k_.softmax_to(own, own + capacity_, x, n);
+      if (r_.op == Op::reduce_sum)
+        k_.sum_to(own, own + capacity_, x, n);
+      else if (r_.op == Op::reduce_max)
+        k_.max_to(own, x, n);
+      else
+        k_.softmax_to(own, own + capacity_, x, n);
       return;
     default: {
       double total;

@@ -32,9 +32,9 @@ class Partials {
   Reduction r_;
   const Kernels& k_;
   Extents e_;
-  std::int64_t width_ = 0;       ///< W of a reduction over m
-  std::int64_t parts_ = 0;       ///< partial results of each element
-  std::int64_t capacity_ = 0;    ///< of a strip
+  std::int64_t width_ = 0;     ///< W of a reduction over m
+  std::int64_t parts_ = 0;     ///< partial results of each element
+  std::int64_t capacity_ = 0;  ///< of a strip
   const std::int32_t* index_ = nullptr;
   std::vector<float> first_, second_;  ///< [parts][elements]; second: softmax sums, or what rounding lost
   std::vector<double> totals_;         ///< over mn: one for each tile

@@ -61,8 +61,11 @@ template <class R>
 HostTensor lay_out(const Output& o, const Value<R>& v, const Extents& e, const Tensor& slot, DType dtype) {
   std::vector<std::int64_t> shape;
   for (const Extent& x : o.shape.extents) {
-    shape.push_back(x.kind == Extent::Kind::m ? e.m : x.kind == Extent::Kind::n ? e.n
-                    : x.kind == Extent::Kind::half_n ? e.n / 2 : x.kind == Extent::Kind::twice_n ? 2 * e.n : x.number);
+    shape.push_back(x.kind == Extent::Kind::m         ? e.m
+                    : x.kind == Extent::Kind::n       ? e.n
+                    : x.kind == Extent::Kind::half_n  ? e.n / 2
+                    : x.kind == Extent::Kind::twice_n ? 2 * e.n
+                                                      : x.number);
   }
   HostTensor out(dtype, shape);
   const std::int64_t inner = shape.empty() ? 1 : shape.back();

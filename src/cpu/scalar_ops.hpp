@@ -47,8 +47,10 @@ struct Formulas {
   static T cos(T x) { return std::cos(x); }
   static T floor(T x) { return std::floor(x); }
   static T abs(T x) {
-    if constexpr (std::is_same_v<T, Wrapping>) return x < T(0) ? -x : x;
-    else return std::fabs(x);
+    if constexpr (std::is_same_v<T, Wrapping>)
+      return x < T(0) ? -x : x;
+    else
+      return std::fabs(x);
   }
   static T real(double c) { return static_cast<T>(c); }
   static T select(bool c, T a, T b) { return c ? a : b; }
@@ -57,16 +59,28 @@ struct Formulas {
   static T sigmoid(T x) { return op_sigmoid(x, x, x); }
 
   // What each rule of the table takes first, takes next, and yields.
-  using real_x = T; using real_y = T; using real_result = T;
-  using arith_x = T; using arith_y = T; using arith_result = T;
-  using integer_x = T; using integer_y = T; using integer_result = T;
-  using compare_x = T; using compare_y = T; using compare_result = bool;
-  using logic_x = bool; using logic_y = bool; using logic_result = bool;
-  using where_x = bool; using where_y = T; using where_result = T;
-#define CODA_OP(name, arity, rule, formula)                                                              \
-  static rule##_result op_##name([[maybe_unused]] rule##_x x, [[maybe_unused]] rule##_y y,                \
-                                 [[maybe_unused]] rule##_y z) {                                           \
-    return formula;                                                                                      \
+  using real_x = T;
+  using real_y = T;
+  using real_result = T;
+  using arith_x = T;
+  using arith_y = T;
+  using arith_result = T;
+  using integer_x = T;
+  using integer_y = T;
+  using integer_result = T;
+  using compare_x = T;
+  using compare_y = T;
+  using compare_result = bool;
+  using logic_x = bool;
+  using logic_y = bool;
+  using logic_result = bool;
+  using where_x = bool;
+  using where_y = T;
+  using where_result = T;
+#define CODA_OP(name, arity, rule, formula)                                                \
+  static rule##_result op_##name([[maybe_unused]] rule##_x x, [[maybe_unused]] rule##_y y, \
+                                 [[maybe_unused]] rule##_y z) {                            \
+    return formula;                                                                        \
   }
 #include "coda/ops.def"
 #undef CODA_OP
@@ -77,7 +91,9 @@ enum class Rule : std::uint8_t { real, arith, integer, compare, logic, where };
 
 constexpr Rule rule_of(Op op) {
   switch (op) {
-#define CODA_OP(name, arity, rule, formula) case Op::name: return Rule::rule;
+#define CODA_OP(name, arity, rule, formula) \
+  case Op::name:                            \
+    return Rule::rule;
 #include "coda/ops.def"
 #undef CODA_OP
     default: return Rule::real;

@@ -17,8 +17,8 @@ enum class Level : std::uint8_t { scalar, row, column, element };
 struct Place {
   enum class Kind : std::uint8_t { none, scalar, row, column, temporary, acc, operand };
   Kind kind = Kind::none;
-  int index = 0;           ///< scalar, row, column, temporary or operand number
-  Lay lay = Lay::one;      ///< of the strip that it is, or is a part of
+  int index = 0;       ///< scalar, row, column, temporary or operand number
+  Lay lay = Lay::one;  ///< of the strip that it is, or is a part of
   int quarter = 0;
   int quarters = 4;        ///< its size
   std::int64_t shift = 0;  ///< operand: added to the lay's columns
@@ -28,25 +28,25 @@ struct Place {
 /// One loop over a strip.
 struct Step {
   enum class Kind : std::uint8_t {
-    apply,         ///< d = fn(x, y, z)
-    load,          ///< d = operand[index], converted
-    fill,          ///< d = x, repeated
-    gather,        ///< d = x, which is acc in two pieces
-    iota,          ///< d = column indices
-    split,         ///< d = member of x by pairing (adjacent, heads)
-    join,          ///< d = x, y by pairing
-    round,         ///< d = x rounded to dtype and back
-    lookup,        ///< d = operand[index] at x (and y)
-    segment,       ///< d = op of x over each run of `segment` elements, repeated
-    reduce,        ///< reductions[index] takes x
-    store,         ///< outputs[index] takes x
+    apply,    ///< d = fn(x, y, z)
+    load,     ///< d = operand[index], converted
+    fill,     ///< d = x, repeated
+    gather,   ///< d = x, which is acc in two pieces
+    iota,     ///< d = column indices
+    split,    ///< d = member of x by pairing (adjacent, heads)
+    join,     ///< d = x, y by pairing
+    round,    ///< d = x rounded to dtype and back
+    lookup,   ///< d = operand[index] at x (and y)
+    segment,  ///< d = op of x over each run of `segment` elements, repeated
+    reduce,   ///< reductions[index] takes x
+    store,    ///< outputs[index] takes x
   };
   Kind kind = Kind::apply;
   Op op = Op::acc;
-  Lay lay = Lay::one;      ///< of d, or of x where there is no d
+  Lay lay = Lay::one;  ///< of d, or of x where there is no d
   Place d, x, y, z;
-  int repeat = 0;          ///< bits 0, 1, 2: x, y, z is one element
-  bool pieces = false;     ///< an argument is all of acc, in a tile where that is two blocks
+  int repeat = 0;       ///< bits 0, 1, 2: x, y, z is one element
+  bool pieces = false;  ///< an argument is all of acc, in a tile where that is two blocks
   Kernels::Apply fn = nullptr;
   int index = 0;
   int member = 0;
@@ -60,8 +60,8 @@ struct Step {
 struct Reduction {
   Op op = Op::reduce_sum;  ///< softmax_sum stands for both statistics
   Over::Kind over = Over::Kind::n;
-  Lay lay = Lay::full;     ///< of the strips it takes
-  int index_row = -1;      ///< pick: the row array that holds the indices
+  Lay lay = Lay::full;                  ///< of the strips it takes
+  int index_row = -1;                   ///< pick: the row array that holds the indices
   std::optional<std::int32_t> ignored;  ///< pick: the index whose result is 0
 };
 

@@ -59,8 +59,8 @@ Grid::Grid(const Program& p, const Extents& e, bool whole_rows) : extents_(e) {
   if (e.m == 0 || e.n == 0) return;
   const Needs needs = needs_of(p);
   // Without a boundary that suits every pairing and segment at once, a tile takes whole rows.
-  const bool whole = whole_rows || (needs.split && e.n % (2 * needs.align) != 0) || e.n % needs.twice_halves_segment != 0 ||
-                     needs.align > e.n;
+  const bool whole = whole_rows || (needs.split && e.n % (2 * needs.align) != 0) ||
+                     e.n % needs.twice_halves_segment != 0 || needs.align > e.n;
   split_ = needs.split && !whole;
   const std::int64_t columns = split_ ? e.n / 2 : e.n;  // of one run
   // 256 x 512: 512 KiB of product in a 2 MiB L2 beside the panels that oneDNN packs. Smaller tiles where the matrix
@@ -68,8 +68,10 @@ Grid::Grid(const Program& p, const Extents& e, bool whole_rows) : extents_(e) {
   std::int64_t target_m = 256, target_n = 512;
   const auto tiles = [&] { return divide_up(e.m, target_m) * divide_up(e.n, target_n); };
   while (tiles() < 16 && (target_m > 64 || target_n > 128)) {
-    if (target_n > 2 * target_m || target_m <= 64) target_n /= 2;
-    else target_m /= 2;
+    if (target_n > 2 * target_m || target_m <= 64)
+      target_n /= 2;
+    else
+      target_m /= 2;
   }
   if (whole) {
     tile_n_ = columns;

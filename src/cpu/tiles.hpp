@@ -58,7 +58,7 @@ class Grid {
   Tile columns_at(std::int64_t begin, std::int64_t count, bool whole) const;
 
   Extents extents_;
-  bool split_ = false;  ///< tiles take two runs of columns, half the matrix apart
+  bool split_ = false;                    ///< tiles take two runs of columns, half the matrix apart
   std::int64_t tile_m_ = 0, tile_n_ = 0;  ///< tile_n: columns of one run
   std::int64_t row_tiles_ = 0, column_tiles_ = 0;
   std::array<std::int64_t, lay_count> capacity_{};

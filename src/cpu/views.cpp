@@ -44,16 +44,19 @@ void check_views(const Program& p, Slots slots) {
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].device.type != DeviceType::cpu && slots[i].data != nullptr) {
       throw Error(ErrorKind::unsupported, fmt::format("program {}: {} lies in the memory of a GPU, and the CPU engine "
-                                                      "was asked to run; copy it to the host", p.name, names[i].name));
+                                                      "was asked to run; copy it to the host",
+                                                      p.name, names[i].name));
     }
   }
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (names[i].role != Slot::Role::output) continue;
     for (std::size_t j = 0; j < slots.size(); ++j) {
       if (j == i || (names[j].role == Slot::Role::output && j < i) || !overlap(slots[i], slots[j])) continue;
-      throw Error(ErrorKind::layout, fmt::format("program {}: output {} shares memory with {} {}; give it memory of its "
-                                                 "own", p.name, names[i].name,
-                                                 names[j].role == Slot::Role::output ? "output" : "operand", names[j].name));
+      throw Error(ErrorKind::layout,
+                  fmt::format("program {}: output {} shares memory with {} {}; give it memory of its "
+                              "own",
+                              p.name, names[i].name, names[j].role == Slot::Role::output ? "output" : "operand",
+                              names[j].name));
     }
   }
 }

@@ -19,8 +19,8 @@ using scalar::Rule;
 using scalar::Wrapping;
 
 std::int32_t saturate(std::int64_t v) {
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(v, std::numeric_limits<std::int32_t>::min(),
-                                                            std::numeric_limits<std::int32_t>::max()));
+  return static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(v, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
 }
 
 const void* address(const Tensor& t, std::int64_t i, std::int64_t j) {
@@ -91,8 +91,10 @@ class Evaluation {
     v.rows = t.rows ? extents_.m : 1;
     v.columns = t.width == Width::none ? 1 : columns(t.width);
     const auto size = static_cast<std::size_t>(v.rows * v.columns);
-    if (t.kind == ValueKind::real) v.real.resize(size);
-    else v.integer.resize(size);
+    if (t.kind == ValueKind::real)
+      v.real.resize(size);
+    else
+      v.integer.resize(size);
     return v;
   }
 
@@ -101,8 +103,10 @@ class Evaluation {
     Value<R> v = make(t);
     for (std::int64_t i = 0; i < v.rows; ++i) {
       for (std::int64_t j = 0; j < v.columns; ++j) {
-        if (t.kind == ValueKind::real) v.real[v.at(i, j)] = static_cast<R>(element(i, j));
-        else v.integer[v.at(i, j)] = static_cast<std::int32_t>(element(i, j));
+        if (t.kind == ValueKind::real)
+          v.real[v.at(i, j)] = static_cast<R>(element(i, j));
+        else
+          v.integer[v.at(i, j)] = static_cast<std::int32_t>(element(i, j));
       }
     }
     return v;
@@ -129,8 +133,12 @@ class Evaluation {
       case Op::split: return split(n);
       case Op::join: return join(n);
       case Op::lookup: return lookup(n);
-      case Op::round_to: return fill(n.type, [&](auto i, auto j) { return round_dtype(arg(n, 0).number(i, j), n.dtype); });
-      case Op::reduce_sum: case Op::reduce_max: case Op::softmax_max: case Op::softmax_sum: return reduce(n);
+      case Op::round_to:
+        return fill(n.type, [&](auto i, auto j) { return round_dtype(arg(n, 0).number(i, j), n.dtype); });
+      case Op::reduce_sum:
+      case Op::reduce_max:
+      case Op::softmax_max:
+      case Op::softmax_sum: return reduce(n);
       case Op::pick: return pick(n);
       default: return elementwise(n);
     }
@@ -160,8 +168,10 @@ class Evaluation {
       for (std::int64_t i = 0; i < v.rows; ++i) {
         for (std::int64_t j = 0; j < v.columns / 2; ++j) {
           const std::size_t at = v.at(i, member_column(n.pairing, member, j, v.columns));
-          if (n.type.kind == ValueKind::real) v.real[at] = x.number(i, j);
-          else v.integer[at] = x.whole(i, j);
+          if (n.type.kind == ValueKind::real)
+            v.real[at] = x.number(i, j);
+          else
+            v.integer[at] = x.whole(i, j);
         }
       }
     }
@@ -198,7 +208,8 @@ class Evaluation {
   Value<R> reduce(const Node& n) const {
     const Value<R>& x = arg(n, 0);
     const Type& type = p_.node(n.args[0]).type;
-    const std::int64_t rows = type.rows || n.over.kind == Over::Kind::m || n.over.kind == Over::Kind::mn ? extents_.m : 1;
+    const std::int64_t rows =
+        type.rows || n.over.kind == Over::Kind::m || n.over.kind == Over::Kind::mn ? extents_.m : 1;
     const std::int64_t width = columns(type.width == Width::none ? Width::full : type.width);
     std::vector<R> run;
     const auto gather = [&](std::int64_t i0, std::int64_t i1, std::int64_t j0, std::int64_t j1) {
@@ -248,35 +259,42 @@ class Evaluation {
     // An empty matrix holds neither; its type tells, and nothing is computed.
     switch (n.op) {
 #define CODA_NUMBER(T, v) static_cast<T>(v)
-#define CODA_APPLY_real(name)                                                                                       \
-  return fill(n.type, [&](auto i, auto j) { return Formulas<R>::op_##name(x.number(i, j), y.number(i, j), z.number(i, j)); });
-#define CODA_APPLY_integer(name)                                                                                    \
-  return fill(n.type, [&](auto i, auto j) {                                                                         \
-    return Formulas<Wrapping>::op_##name(x.whole(i, j), y.whole(i, j), z.whole(i, j)).v;                            \
+#define CODA_APPLY_real(name) \
+  return fill(n.type,         \
+              [&](auto i, auto j) { return Formulas<R>::op_##name(x.number(i, j), y.number(i, j), z.number(i, j)); });
+#define CODA_APPLY_integer(name)                                                         \
+  return fill(n.type, [&](auto i, auto j) {                                              \
+    return Formulas<Wrapping>::op_##name(x.whole(i, j), y.whole(i, j), z.whole(i, j)).v; \
   });
 #define CODA_APPLY_arith(name) \
-  if (integers) { CODA_APPLY_integer(name) } else { CODA_APPLY_real(name) }
-#define CODA_APPLY_compare(name)                                                                                    \
-  if (integers) {                                                                                                   \
-    return fill(n.type, [&](auto i, auto j) {                                                                       \
-      return Formulas<Wrapping>::op_##name(x.whole(i, j), y.whole(i, j), z.whole(i, j));                            \
-    });                                                                                                             \
-  }                                                                                                                 \
+  if (integers) {              \
+    CODA_APPLY_integer(name)   \
+  } else {                     \
+    CODA_APPLY_real(name)      \
+  }
+#define CODA_APPLY_compare(name)                                                         \
+  if (integers) {                                                                        \
+    return fill(n.type, [&](auto i, auto j) {                                            \
+      return Formulas<Wrapping>::op_##name(x.whole(i, j), y.whole(i, j), z.whole(i, j)); \
+    });                                                                                  \
+  }                                                                                      \
   CODA_APPLY_real(name)
-#define CODA_APPLY_logic(name)                                                                                      \
-  return fill(n.type, [&](auto i, auto j) {                                                                         \
-    return Formulas<R>::op_##name(x.whole(i, j) != 0, y.whole(i, j) != 0, z.whole(i, j) != 0);                      \
+#define CODA_APPLY_logic(name)                                                                 \
+  return fill(n.type, [&](auto i, auto j) {                                                    \
+    return Formulas<R>::op_##name(x.whole(i, j) != 0, y.whole(i, j) != 0, z.whole(i, j) != 0); \
   });
-#define CODA_APPLY_where(name)                                                                                      \
-  if (n.type.kind != ValueKind::real) {                                                                             \
-    return fill(n.type, [&](auto i, auto j) {                                                                       \
-      return Formulas<Wrapping>::op_##name(x.whole(i, j) != 0, y.whole(i, j), z.whole(i, j)).v;                     \
-    });                                                                                                             \
-  }                                                                                                                 \
-  return fill(n.type, [&](auto i, auto j) {                                                                         \
-    return Formulas<R>::op_##name(x.whole(i, j) != 0, y.number(i, j), z.number(i, j));                              \
+#define CODA_APPLY_where(name)                                                                  \
+  if (n.type.kind != ValueKind::real) {                                                         \
+    return fill(n.type, [&](auto i, auto j) {                                                   \
+      return Formulas<Wrapping>::op_##name(x.whole(i, j) != 0, y.whole(i, j), z.whole(i, j)).v; \
+    });                                                                                         \
+  }                                                                                             \
+  return fill(n.type, [&](auto i, auto j) {                                                     \
+    return Formulas<R>::op_##name(x.whole(i, j) != 0, y.number(i, j), z.number(i, j));          \
   });
-#define CODA_OP(name, arity, rule, formula) case Op::name: CODA_APPLY_##rule(name)
+#define CODA_OP(name, arity, rule, formula) \
+  case Op::name:                            \
+    CODA_APPLY_##rule(name)
 #include "coda/ops.def"
 #undef CODA_OP
       default: break;

@@ -15,10 +15,11 @@ void check_program(const Program& p, const Extents& e, std::uint64_t seed) {
   const Inputs inputs = make_inputs(p, {.extents = e, .symbols = {}, .seed = seed});
   const Expected expected = expect(p, inputs.slots);
   ASSERT_NO_THROW(cpu::run(p, inputs.slots)) << p.name;
-  const std::vector<Tensor> outputs(inputs.slots.end() - static_cast<std::ptrdiff_t>(p.outputs.size()), inputs.slots.end());
+  const std::vector<Tensor> outputs(inputs.slots.end() - static_cast<std::ptrdiff_t>(p.outputs.size()),
+                                    inputs.slots.end());
   for (const OutputError& error : compare(p, expected, outputs)) {
-    EXPECT_TRUE(error.ok) << p.name << " at " << e.m << " x " << e.n << " x " << e.k << ", " << name_of(p.a_dtype) << ": "
-                          << describe(error);
+    EXPECT_TRUE(error.ok) << p.name << " at " << e.m << " x " << e.n << " x " << e.k << ", " << name_of(p.a_dtype)
+                          << ": " << describe(error);
   }
 }
 

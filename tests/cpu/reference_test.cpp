@@ -25,7 +25,8 @@ TEST(Reference, every_standard_program_has_sensible_inputs_and_an_unfused_path_n
         errors += std::pow(load(e.unfused[i], j) - want, 2);
       }
       EXPECT_GT(squares, 0) << name << " " << p.outputs[i].name;
-      EXPECT_LT(std::sqrt(errors / squares), p.outputs[i].dtype == DType::e4m3 ? 0.05 : 0.02) << name << " " << p.outputs[i].name;
+      EXPECT_LT(std::sqrt(errors / squares), p.outputs[i].dtype == DType::e4m3 ? 0.05 : 0.02)
+          << name << " " << p.outputs[i].name;
     }
   }
 }
