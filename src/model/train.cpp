@@ -143,9 +143,11 @@ class Run {
     result.last_step = state_.step;
     for (const double loss : recent) result.last_loss += loss / static_cast<double>(recent.size());
     if (o_.sample_bytes > 0) {
-      model::Llama one(result.model, 1, o_.sequence);
-      result.sample =
-          model::generate(one, state_.parameters, o_.prompt, o_.sample_bytes, o_.sequence, o_.temperature, o_.seed);
+      // Two lines of context are enough for a sample, and every byte of it takes a forward pass.
+      const std::int64_t context = std::min<std::int64_t>(o_.sequence, 128);
+      model::Llama one(result.model, 1, context);
+      result.sample = model::generate(one, state_.parameters, o_.prompt, o_.sample_bytes, context, o_.temperature,
+                                      o_.seed);
     }
     if (o_.compare_steps > 0) {
       result.savings =

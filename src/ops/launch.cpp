@@ -1,13 +1,11 @@
 // Standard programs by name, and their launch on the device of their tensors: see launch.hpp.
 #include "ops/launch.hpp"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <mutex>
 #include <tuple>
 
-#include "coda/error.hpp"
+#include "coda/kernel.hpp"
 
 namespace coda::ops {
 
@@ -34,11 +32,7 @@ void launch(const Context& context, std::string_view name, const ParamValues& pa
     }
   }
   if (context.observe) context.observe(program, slots);
-  if (a.device.type == DeviceType::cpu) {
-    cpu::run(program, slots);
-  } else {
-    throw Error(ErrorKind::unsupported, "this build has no engine for tensors on a GPU");
-  }
+  run(program, slots, context.stream);
 }
 
 Tensor rows_of(const Tensor& t, std::int64_t first, std::int64_t count) {
