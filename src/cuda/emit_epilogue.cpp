@@ -37,11 +37,12 @@ const char* c_type(ValueKind k) { return k == ValueKind::real ? "float" : k == V
 
 std::vector<Placed> place(const std::vector<Box>& boxes, int rows, int chunk) {
   std::vector<Placed> out;
-  int offset = 0;
+  int box = 0, slice = 0;
   for (const Box& b : boxes) {
-    out.push_back({&b, offset});
     const int bytes = chunk * b.column_bytes();
-    offset += b.vector() ? (bytes + 127) / 128 * 128 : (rows * bytes + 1023) / 1024 * 1024;
+    out.push_back({&b, b.vector() ? slice : box});
+    if (b.vector()) slice += (bytes + 127) / 128 * 128;
+    else box += (rows * bytes + 1023) / 1024 * 1024;
   }
   return out;
 }
@@ -195,7 +196,7 @@ std::string EpilogueWriter::group() {
   for (const Placed& placed : loads_) {
     const Box& b = *placed.box;
     const bool integer = b.dtype == DType::i32;
-    const std::string at = address("loaded", placed.offset), tag = tag_of(b.dtype), type = integer ? "int" : "float";
+    const std::string at = address(b.vector() ? "slices" : "loaded", placed.offset), tag = tag_of(b.dtype), type = integer ? "int" : "float";
     switch (b.form) {
       case Box::Form::columns:
         reads.push_back(format("{} {}[E / 2];", type, b.array));
@@ -219,7 +220,7 @@ std::string EpilogueWriter::group() {
     }
   }
   return "  /// GROUP columns of each part, from column `local` of the part on: of this thread's two rows, a quarter of them.\n"
-         "  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded) {\n"
+         "  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded, u32 slices) {\n"
          "    const int first = local % CHUNK / 8;\n" +
          indented(reads, 4) + indented(arrays_, 4) + loop(w, columns, 4) + indented(after_, 4) + "  }\n";
 }
@@ -456,11 +457,11 @@ std::string EpilogueWriter::totals() {
 
 std::string EpilogueWriter::moves() const {
   std::string s =
-      "  /// A chunk's boxes of the tile operands (64 rows) ...\n"
-      "  DEV static void fetch(const Params& p, const Maps& maps, u32 bar, u32 dst, const Place<Config>& at) {\n";
+      "  /// A chunk's boxes of the tile operands (64 rows) and slices of the column vectors ...\n"
+      "  DEV static void fetch(const Params& p, const Maps& maps, u32 bar, u32 dst, u32 slices, const Place<Config>& at) {\n";
   for (const Placed& b : loads_)
     for (const Piece& piece : pieces(b, 64, c_.chunk))
-      s += format("    tma_load(&maps.{}, bar, {}, {}, {});\n", safe_name(b.box->map), address("dst", piece.offset), piece.x,
+      s += format("    tma_load(&maps.{}, bar, {}, {}, {});\n", safe_name(b.box->map), address(b.box->vector() ? "slices" : "dst", piece.offset), piece.x,
                   b.box->vector() ? "0" : "at.m");
   s += "  }\n  /// ... and of the outputs (16 rows, from row `m` on).\n"
        "  DEV static void ship(const Params& p, const Maps& maps, u32 src, const Place<Config>& at, int m) {\n";

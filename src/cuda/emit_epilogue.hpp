@@ -8,7 +8,7 @@
 
 namespace coda::emission {
 
-/// Where a box starts in its slot.
+/// Where a box starts in its slot; slices of column vectors have slots of their own.
 struct Placed { const Box* box; int offset; };
 std::vector<Placed> place(const std::vector<Box>& boxes, int rows, int chunk);
 

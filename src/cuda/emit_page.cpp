@@ -66,8 +66,8 @@ std::string constants(const Analysis& a, const Config& c, const Demand& d, const
   line({{"ELEMENT", static_cast<int>(size_of(d.operand))}, {"N1", s.first_columns}, {"A_MN", c.a_major == Major::mn}, {"B_MN", c.b_major == Major::mn}, {"B_BOX", s.b_box}});
   line({{"PARTS", far ? 2 : 1}, {"HEAD", far ? a.pairing.head : 0}, {"ROTARY", far ? a.pairing.rotary : 0}});
   line({{"CHUNK", c.chunk}, {"GROUP", s.group}, {"STAGING", c.staging}, {"PREFETCH", c.prefetch}, {"STAGING_SLOT", l.staging_slot},
-        {"OPERAND_SLOT", l.operand_slot}, {"COLUMN_BYTES", s.column_bytes}});
-  line({{"OFFSET_STAGING", l.staging}, {"OFFSET_OPERANDS", l.operands}, {"OFFSET_COLUMNS", l.columns}, {"OFFSET_BARRIERS", l.barriers}});
+        {"OPERAND_SLOT", l.operand_slot}, {"SLICE_SLOT", l.slice_slot}, {"COLUMN_BYTES", s.column_bytes}});
+  line({{"OFFSET_STAGING", l.staging}, {"OFFSET_OPERANDS", l.operands}, {"OFFSET_SLICES", l.slices}, {"OFFSET_COLUMNS", l.columns}, {"OFFSET_BARRIERS", l.barriers}});
   line({{"PRODUCER_REGISTERS", c.producer_registers}, {"CONSUMER_REGISTERS", c.consumer_registers}});
   return out + "};\n";
 }

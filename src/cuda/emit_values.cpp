@@ -107,7 +107,7 @@ std::string bare(const std::string& s) {
 std::string safe_name(const std::string& name) {
   // Names that a page, the device headers or C++ use themselves.
   static const std::set<std::string> reserved = {
-      "p", "r", "i", "h", "c", "e", "m", "n", "q", "n_0", "n_1", "at", "acc", "local", "first", "fresh", "staged", "loaded",
+      "p", "r", "i", "h", "c", "e", "m", "n", "q", "n_0", "n_1", "at", "acc", "local", "first", "fresh", "staged", "loaded", "slices",
       "lane", "warp", "rows", "row", "columns", "maps", "ok", "E", "C", "P", "in", "put_rows", "begin_rows", "finish_rows", "put_columns", "finish_columns", "put_totals", "finish_totals", "segments", "fetch", "ship", "half", "part", "group", "raster",
       "M", "N", "K", "partials", "counters", "split_from", "thread", "block", "bar", "dst", "src", "id", "last",
       "Row", "Config", "Params", "Maps", "Epilogue", "Sum", "Max", "Softmax", "Box", "Place", "Tile", "Word", "Value",

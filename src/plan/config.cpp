@@ -33,18 +33,17 @@ SharedLayout shared_layout(const Config& c, const Demand& d) {
   // Boxes start at multiples of 1024 bytes, where the swizzle pattern does.
   for (int bytes : d.staged) l.staging_slot += round_up(16 * c.chunk * bytes, 1024);
   for (int bytes : d.loaded) l.operand_slot += round_up(64 * c.chunk * bytes, 1024);
-  int slices = 0;
-  for (int bytes : d.vectors) slices += round_up(c.chunk * bytes, 128);
-  l.operand_slot += round_up(slices, 1024);
+  for (int bytes : d.vectors) l.slice_slot += round_up(c.chunk * bytes, 128);
   l.a = 0;
   l.b = l.a + c.stages * l.a_stage;
   l.staging = l.b + c.stages * l.b_stage;
   l.operands = l.staging + c.warpgroups * 4 * c.staging * l.staging_slot;
-  l.columns = l.operands + c.warpgroups * c.prefetch * l.operand_slot;
+  l.slices = l.operands + c.warpgroups * c.prefetch * l.operand_slot;
+  l.columns = l.slices + c.warpgroups * c.prefetch * l.slice_slot;
   const int column_bytes = d.column_values * part_columns(c, d) * 4;
   l.barriers = l.columns + (column_bytes > 0 ? c.warpgroups * (4 * column_bytes + 16) : 0);
   l.barriers = round_up(l.barriers, 8);
-  l.total = l.barriers + 8 * (2 * c.stages + (l.operand_slot > 0 ? 2 * c.warpgroups * c.prefetch : 0));
+  l.total = l.barriers + 8 * (2 * c.stages + (l.operand_slot + l.slice_slot > 0 ? 2 * c.warpgroups * c.prefetch : 0));
   return l;
 }
 

@@ -60,10 +60,11 @@ constexpr int max_shared_bytes = 232448;
 
 /// Where the parts of a block's shared memory start (bytes); `total` is what a launch asks for.
 struct SharedLayout {
-  int a = 0, b = 0, staging = 0, operands = 0, columns = 0, barriers = 0, total = 0;
+  int a = 0, b = 0, staging = 0, operands = 0, slices = 0, columns = 0, barriers = 0, total = 0;
   int a_stage = 0, b_stage = 0;  ///< bytes of one stage
   int staging_slot = 0;          ///< bytes of one staging slot of one warp
   int operand_slot = 0;          ///< bytes of one operand slot of one warpgroup
+  int slice_slot = 0;            ///< ... and of its slices of column vectors
 };
 SharedLayout shared_layout(const Config&, const Demand&);
 

@@ -119,6 +119,8 @@ DEV void produce(const P& p, const TensorMap* ta, const TensorMap* tb, u32 sA, u
     if (shared) tma_load_multicast(map, bar, dst, x, y, 3); else tma_load(map, bar, dst, x, y);
   };
   u32 stage = 0, phase = 1;
+  tma_prefetch_map(ta);
+  tma_prefetch_map(tb);
   for (int u = blockIdx.x / G::CLUSTER; u < walk.count; u += gridDim.x / G::CLUSTER) {
     const Unit<C> unit(walk, u, k_blocks, rank);
     const int m0 = unit.mb * C::BM, p0 = unit.nb * Tile<C>::COLUMNS;
@@ -156,7 +158,7 @@ DEV void produce(const P& p, const TensorMap* ta, const TensorMap* tb, u32 sA, u
 
 /// A tile-operand producer: keeps the ring of consumer warpgroup w full, in the order of its steps.
 template <class C, class E, class P, class Maps>
-DEV void produce_operands(const P& p, const Maps& maps, int w, u32 ring, u32 full, u32 empty, u32 rank) {
+DEV void produce_operands(const P& p, const Maps& maps, int w, u32 ring, u32 slices, u32 full, u32 empty, u32 rank) {
   typedef Geometry<C> G;
   const Walk<C> walk(p);
   const int step = gridDim.x / G::CLUSTER;
@@ -169,7 +171,7 @@ DEV void produce_operands(const P& p, const Maps& maps, int w, u32 ring, u32 ful
     for (int i = 0; i < G::BLOCKS * G::STEPS; i++) {
       mbar_wait(empty + 8 * slot, phase);
       mbar_expect(full + 8 * slot, E::LOADED);
-      E::fetch(p, maps, full + 8 * slot, ring + slot * C::OPERAND_SLOT, Place<C>(m0 + i / G::STEPS * 64, p0 + i % G::STEPS * C::CHUNK, p.N));
+      E::fetch(p, maps, full + 8 * slot, ring + slot * C::OPERAND_SLOT, slices + slot * C::SLICE_SLOT, Place<C>(m0 + i / G::STEPS * 64, p0 + i % G::STEPS * C::CHUNK, p.N));
       if (++slot == C::PREFETCH) { slot = 0; phase ^= 1; }
     }
   }
@@ -230,6 +232,7 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
 
   const u32 staging = smem + C::OFFSET_STAGING + (w * 4 + warp) * C::STAGING * C::STAGING_SLOT;
   const u32 operands = smem + C::OFFSET_OPERANDS + w * C::PREFETCH * C::OPERAND_SLOT;
+  const u32 slice_ring = smem + C::OFFSET_SLICES + w * C::PREFETCH * C::SLICE_SLOT;
   const u32 columns = smem + C::OFFSET_COLUMNS + w * 4 * C::COLUMN_BYTES;  // four warps' column results, then a flag
   const u32 last_flag = smem + C::OFFSET_COLUMNS + C::WARPGROUPS * 4 * C::COLUMN_BYTES + 4 * w;
   u32 slot = 0, operand_slot = 0, operand_phase = 0;
@@ -298,11 +301,11 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
       #pragma unroll
       for (int s = 0; s < G::STEPS; s++) {
         const Place<C> at(m, p0 + s * C::CHUNK, p.N);
-        const u32 staged = staging + slot * C::STAGING_SLOT, loaded = operands + operand_slot * C::OPERAND_SLOT;
+        const u32 staged = staging + slot * C::STAGING_SLOT, loaded = operands + operand_slot * C::OPERAND_SLOT, slices = slice_ring + operand_slot * C::SLICE_SLOT;
         if constexpr (E::STAGED) { if (lane == 0) bulk_wait_read<C::STAGING - 1>(); __syncwarp(); }
         if constexpr (E::LOADED > 0) mbar_wait(operands_full + 8 * operand_slot, operand_phase);
         #pragma unroll
-        for (int local = s * C::CHUNK; local < (s + 1) * C::CHUNK; local += C::GROUP) e.group(acc[i] + local / 2, local, i == 0, at, staged, loaded);
+        for (int local = s * C::CHUNK; local < (s + 1) * C::CHUNK; local += C::GROUP) e.group(acc[i] + local / 2, local, i == 0, at, staged, loaded, slices);
         if constexpr (E::STAGED || E::LOADED > 0) { fence_async(); __syncwarp(); }
         if constexpr (E::LOADED > 0) {
           // Only now: an arrive straight after the reads lets the refill overtake them (seen as errors of 1e-2).
@@ -397,6 +400,7 @@ template <class C, class E, class P, class Maps> DEV void run(const P& p, const 
       const int w = warp - 1;
       if constexpr (E::LOADED > 0)
         if (lane == 0) produce_operands<C, E>(p, maps, w, smem + C::OFFSET_OPERANDS + w * C::PREFETCH * C::OPERAND_SLOT,
+                                              smem + C::OFFSET_SLICES + w * C::PREFETCH * C::SLICE_SLOT,
                                               operands_full + 8 * w * C::PREFETCH, operands_empty + 8 * w * C::PREFETCH, rank);
     }
   } else {

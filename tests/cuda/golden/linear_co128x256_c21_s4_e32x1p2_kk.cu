@@ -8,8 +8,8 @@ struct Config {
   static constexpr int BM = 128, BN = 256, WARPGROUPS = 2, PINGPONG = 0, CLUSTER_M = 2, CLUSTER_N = 1, STAGES = 4, SPLIT = 1;
   static constexpr int ELEMENT = 2, N1 = 256, A_MN = 0, B_MN = 0, B_BOX = 128;
   static constexpr int PARTS = 1, HEAD = 0, ROTARY = 0;
-  static constexpr int CHUNK = 32, GROUP = 16, STAGING = 1, PREFETCH = 2, STAGING_SLOT = 1024, OPERAND_SLOT = 0, COLUMN_BYTES = 0;
-  static constexpr int OFFSET_STAGING = 196608, OFFSET_OPERANDS = 204800, OFFSET_COLUMNS = 204800, OFFSET_BARRIERS = 204800;
+  static constexpr int CHUNK = 32, GROUP = 16, STAGING = 1, PREFETCH = 2, STAGING_SLOT = 1024, OPERAND_SLOT = 0, SLICE_SLOT = 0, COLUMN_BYTES = 0;
+  static constexpr int OFFSET_STAGING = 196608, OFFSET_OPERANDS = 204800, OFFSET_SLICES = 204800, OFFSET_COLUMNS = 204800, OFFSET_BARRIERS = 204800;
   static constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 240;
 };
 
@@ -46,7 +46,7 @@ struct Epilogue {
     }
   }
   /// GROUP columns of each part, from column `local` of the part on: of this thread's two rows, a quarter of them.
-  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded) {
+  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded, u32 slices) {
     const int first = local % CHUNK / 8;
     float out_y[E];
     #pragma unroll
@@ -55,8 +55,8 @@ struct Epilogue {
     }
     write_full<bf16, CHUNK>(staged, lane, first, out_y);
   }
-  /// A chunk's boxes of the tile operands (64 rows) ...
-  DEV static void fetch(const Params& p, const Maps& maps, u32 bar, u32 dst, const Place<Config>& at) {
+  /// A chunk's boxes of the tile operands (64 rows) and slices of the column vectors ...
+  DEV static void fetch(const Params& p, const Maps& maps, u32 bar, u32 dst, u32 slices, const Place<Config>& at) {
   }
   /// ... and of the outputs (16 rows, from row `m` on).
   DEV static void ship(const Params& p, const Maps& maps, u32 src, const Place<Config>& at, int m) {

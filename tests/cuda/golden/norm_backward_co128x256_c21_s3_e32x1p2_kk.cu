@@ -11,8 +11,8 @@ struct Config {
   static constexpr int BM = 128, BN = 256, WARPGROUPS = 2, PINGPONG = 0, CLUSTER_M = 2, CLUSTER_N = 1, STAGES = 3, SPLIT = 1;
   static constexpr int ELEMENT = 2, N1 = 256, A_MN = 0, B_MN = 0, B_BOX = 128;
   static constexpr int PARTS = 1, HEAD = 0, ROTARY = 0;
-  static constexpr int CHUNK = 32, GROUP = 16, STAGING = 1, PREFETCH = 2, STAGING_SLOT = 2048, OPERAND_SLOT = 9216, COLUMN_BYTES = 1024;
-  static constexpr int OFFSET_STAGING = 147456, OFFSET_OPERANDS = 163840, OFFSET_COLUMNS = 200704, OFFSET_BARRIERS = 208928;
+  static constexpr int CHUNK = 32, GROUP = 16, STAGING = 1, PREFETCH = 2, STAGING_SLOT = 2048, OPERAND_SLOT = 8192, SLICE_SLOT = 128, COLUMN_BYTES = 1024;
+  static constexpr int OFFSET_STAGING = 147456, OFFSET_OPERANDS = 163840, OFFSET_SLICES = 196608, OFFSET_COLUMNS = 197120, OFFSET_BARRIERS = 205344;
   static constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 240;
 };
 
@@ -66,14 +66,14 @@ struct Epilogue {
     }
   }
   /// GROUP columns of each part, from column `local` of the part on: of this thread's two rows, a quarter of them.
-  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded) {
+  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded, u32 slices) {
     const int first = local % CHUNK / 8;
     float x_in[E];
     read_full<bf16, CHUNK>(loaded, warp * 16, lane, first, x_in);
     float dresidual_in[E];
     read_full<bf16, CHUNK>(loaded + 4096, warp * 16, lane, first, dresidual_in);
     float w_in[E / 2];
-    read_columns<bf16>(loaded + 8192, lane, first, w_in);
+    read_columns<bf16>(slices, lane, first, w_in);
     float out_dx[E];
     float out_h[E];
     Sum sum0[E / 2];
@@ -110,11 +110,11 @@ struct Epilogue {
       }
     }
   }
-  /// A chunk's boxes of the tile operands (64 rows) ...
-  DEV static void fetch(const Params& p, const Maps& maps, u32 bar, u32 dst, const Place<Config>& at) {
+  /// A chunk's boxes of the tile operands (64 rows) and slices of the column vectors ...
+  DEV static void fetch(const Params& p, const Maps& maps, u32 bar, u32 dst, u32 slices, const Place<Config>& at) {
     tma_load(&maps.x, bar, dst, at.n[0], at.m);
     tma_load(&maps.dresidual, bar, dst + 4096, at.n[0], at.m);
-    tma_load(&maps.w, bar, dst + 8192, at.n[0], 0);
+    tma_load(&maps.w, bar, slices, at.n[0], 0);
   }
   /// ... and of the outputs (16 rows, from row `m` on).
   DEV static void ship(const Params& p, const Maps& maps, u32 src, const Place<Config>& at, int m) {

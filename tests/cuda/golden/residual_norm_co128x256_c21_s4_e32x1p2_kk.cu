@@ -1,4 +1,4 @@
-// residual_norm as co128x256_c21_s3_e32x1p2_kk.
+// residual_norm as co128x256_c21_s4_e32x1p2_kk.
 // x = A·Bᵀ + residual, and h, rstd: what the next product needs of RMSNorm(x)
 //   h = x⊙w,  rstd = rsqrt(mean_n x² + eps)
 //   RMSNorm(x)·Wᵀ = rstd⊙(h·Wᵀ): the scale is delayed past the product   (Zhang and Sennrich, 2019)
@@ -8,11 +8,11 @@
 namespace coda {
 
 struct Config {
-  static constexpr int BM = 128, BN = 256, WARPGROUPS = 2, PINGPONG = 0, CLUSTER_M = 2, CLUSTER_N = 1, STAGES = 3, SPLIT = 1;
+  static constexpr int BM = 128, BN = 256, WARPGROUPS = 2, PINGPONG = 0, CLUSTER_M = 2, CLUSTER_N = 1, STAGES = 4, SPLIT = 1;
   static constexpr int ELEMENT = 2, N1 = 256, A_MN = 0, B_MN = 0, B_BOX = 128;
   static constexpr int PARTS = 1, HEAD = 0, ROTARY = 0;
-  static constexpr int CHUNK = 32, GROUP = 16, STAGING = 1, PREFETCH = 2, STAGING_SLOT = 2048, OPERAND_SLOT = 5120, COLUMN_BYTES = 0;
-  static constexpr int OFFSET_STAGING = 147456, OFFSET_OPERANDS = 163840, OFFSET_COLUMNS = 184320, OFFSET_BARRIERS = 184320;
+  static constexpr int CHUNK = 32, GROUP = 16, STAGING = 1, PREFETCH = 2, STAGING_SLOT = 2048, OPERAND_SLOT = 4096, SLICE_SLOT = 128, COLUMN_BYTES = 0;
+  static constexpr int OFFSET_STAGING = 196608, OFFSET_OPERANDS = 212992, OFFSET_SLICES = 229376, OFFSET_COLUMNS = 229888, OFFSET_BARRIERS = 229888;
   static constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 240;
 };
 
@@ -61,12 +61,12 @@ struct Epilogue {
     }
   }
   /// GROUP columns of each part, from column `local` of the part on: of this thread's two rows, a quarter of them.
-  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded) {
+  DEV void group(const float* acc, int local, bool fresh, const Place<Config>& at, u32 staged, u32 loaded, u32 slices) {
     const int first = local % CHUNK / 8;
     float residual_in[E];
     read_full<bf16, CHUNK>(loaded, warp * 16, lane, first, residual_in);
     float w_in[E / 2];
-    read_columns<bf16>(loaded + 4096, lane, first, w_in);
+    read_columns<bf16>(slices, lane, first, w_in);
     float out_x[E];
     float out_h[E];
     #pragma unroll
@@ -100,10 +100,10 @@ struct Epilogue {
     if (part != 0 || m >= p.M) return;
     store1(f32(), p.rstd, m * p.rstd_stride0, rsqrt((sum0.sum() / float(p.N)) + eps));
   }
-  /// A chunk's boxes of the tile operands (64 rows) ...
-  DEV static void fetch(const Params& p, const Maps& maps, u32 bar, u32 dst, const Place<Config>& at) {
+  /// A chunk's boxes of the tile operands (64 rows) and slices of the column vectors ...
+  DEV static void fetch(const Params& p, const Maps& maps, u32 bar, u32 dst, u32 slices, const Place<Config>& at) {
     tma_load(&maps.residual, bar, dst, at.n[0], at.m);
-    tma_load(&maps.w, bar, dst + 4096, at.n[0], 0);
+    tma_load(&maps.w, bar, slices, at.n[0], 0);
   }
   /// ... and of the outputs (16 rows, from row `m` on).
   DEV static void ship(const Params& p, const Maps& maps, u32 src, const Place<Config>& at, int m) {
