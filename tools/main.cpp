@@ -50,7 +50,10 @@ int main(int argc, char** argv) {
   add_run(app, action);
   add_explain(app, action);
   add_verify(app, action);
+  add_bench(app, action);
   add_train(app, action);
+  add_emit(app, action);
+  add_compile(app, action);
 
   try {
     app.parse(argc, argv);

@@ -10,7 +10,7 @@ namespace {
 TEST(Command, HelpOfEveryCommandHasExamples) {
   const Said all = coda_command("--help");
   EXPECT_EQ(all.code, 0);
-  for (const char* name : {"programs", "check", "print", "run", "explain", "verify", "train"}) {
+  for (const char* name : {"programs", "check", "print", "run", "explain", "verify", "bench", "train", "emit", "compile"}) {
     EXPECT_NE(all.out.find(name), std::string::npos) << name;
     const Said help = coda_command(std::string(name) + " --help");
     EXPECT_EQ(help.code, 0) << name;
