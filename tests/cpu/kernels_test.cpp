@@ -200,7 +200,9 @@ TEST_P(Loops, touch_no_element_past_the_strip_and_reduce_every_length) {
     for (const float v : x) exps += std::exp(static_cast<double>(v) - largest);
     EXPECT_NEAR(k().sum(x.data(), n), total, 1e-4) << n;
     EXPECT_EQ(k().max(x.data(), n), largest) << n;
-    if (n > 0) EXPECT_NEAR(k().sum_exp(x.data(), largest, n), exps, 1e-5 * exps) << n;
+    if (n > 0) {
+      EXPECT_NEAR(k().sum_exp(x.data(), largest, n), exps, 1e-5 * exps) << n;
+    }
     std::vector<float> y(x), want(x);
     k().real[static_cast<std::size_t>(Op::neg)](y.data(), y.data(), nullptr, nullptr, 0, n);
     for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], -want[i]);
