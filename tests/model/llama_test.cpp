@@ -9,6 +9,7 @@
 #include "model/llama_cases.hpp"
 #include "model/optimizer.hpp"
 #include "model/unfused_llama.hpp"
+#include "support/threads.hpp"
 
 namespace coda::model {
 namespace {
@@ -61,15 +62,18 @@ TEST(Llama, GradientsAreAddedToWhatIsThereAndParametersOnlyRead) {
   EXPECT_TRUE(std::equal(p.values().begin(), p.values().end(), before.values().begin()));
 }
 
-TEST(Llama, ASecondRunIsBitwiseTheSame) {
+TEST(Llama, LossAndGradientsAreBitwiseTheSameAgainAndForEveryNumberOfThreads) {
   const Parameters<float> p = random_parameters(medium, 1);
-  const auto tokens = random_tokens(64, 53, 2), targets = random_tokens(64, 53, 3);
-  Parameters<float> a(medium), b(medium);
-  Llama model(medium, 2, 32);
-  const double first = model.loss(p, tokens, targets, &a);
-  const double second = model.loss(p, tokens, targets, &b);
-  EXPECT_EQ(first, second);
-  EXPECT_TRUE(std::equal(a.values().begin(), a.values().end(), b.values().begin()));
+  const auto tokens = random_tokens(320, 53, 2), targets = random_tokens(320, 53, 3);
+  Llama model(medium, 4, 80);
+  Parameters<float> first(medium);
+  const double loss = model.loss(p, tokens, targets, &first);
+  for (const int threads : {1, 3, coda::test::processors()}) {
+    coda::test::set_threads(threads);
+    Parameters<float> again(medium);
+    EXPECT_EQ(model.loss(p, tokens, targets, &again), loss) << threads;
+    EXPECT_TRUE(std::equal(first.values().begin(), first.values().end(), again.values().begin())) << threads;
+  }
 }
 
 TEST(Llama, TheNextLogitsAreThoseThatTheLossSees) {

@@ -2,8 +2,6 @@
 #include "ops/attention.hpp"
 
 #include <gtest/gtest.h>
-#include <sched.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,6 +9,7 @@
 
 #include "coda/error.hpp"
 #include "ops/attention_plain.hpp"
+#include "support/threads.hpp"
 
 namespace coda::ops {
 namespace {
@@ -149,7 +148,7 @@ TEST(Attention, RowsMayLieAnyDistanceApartAndOnlyTheViewIsWritten) {
   expect_same(dqkv2, dqkv);
 }
 
-TEST(Attention, ResultsAreBitwiseTheSameOnOneProcessor) {
+TEST(Attention, ResultsAreBitwiseTheSameForEveryNumberOfThreads) {
   const AttentionShape s{3, 100, 4, 2, 32, 0.2f};
   const Case c(s);
   const HostTensor qkv = in_f32(c.qkv, s.tokens()), dout = in_f32(c.dout, s.tokens());
@@ -161,18 +160,13 @@ TEST(Attention, ResultsAreBitwiseTheSameOnOneProcessor) {
     const auto* bytes = static_cast<const char*>(dqkv.view().data);
     return std::string(bytes, bytes + dqkv.numel() * 4);
   };
-  const std::string many = run();
-  cpu_set_t all, one;
-  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
-  CPU_ZERO(&one);
-  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
-    if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
-  }
-  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  test::set_threads(1);
   const std::string single = run();
-  ASSERT_EQ(sched_setaffinity(0, sizeof all, &all), 0);
-  EXPECT_EQ(many, single);
-  EXPECT_EQ(many, run());
+  test::set_threads(3);
+  const std::string three = run();
+  test::set_threads(test::processors());
+  EXPECT_EQ(single, three);
+  EXPECT_EQ(single, run());
 }
 
 TEST(Attention, ExtremeScoresNeitherOverflowNorVanish) {
