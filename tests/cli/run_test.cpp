@@ -199,7 +199,7 @@ TEST(Verify, PassesAStandardProgramAndSaysSoInJson) {
 TEST(Verify, RefusesSizesThatMakeNoSense) {
   expect_failure(coda_command("verify linear --extents M=0,N=2,K=3"), "M = 0");
   expect_failure(coda_command("verify norm_swiglu --extents M=2,N=3,K=4"), "N");
-  expect_failure(coda_command("verify linear --extents M=4294967296,N=4294967296,K=4"), "");
+  expect_failure(coda_command("verify linear --extents M=4611686018427387904,N=2,K=4"), "");
 }
 
 }  // namespace

@@ -70,6 +70,14 @@ TEST(Explain, AFloorIsArithmeticOrBytesOfTheProductPlusThePasses) {
   EXPECT_DOUBLE_EQ(floor_seconds(e, passes, true, DType::e4m3, machine), 15);       // 150 bytes outlast 5
 }
 
+TEST(Explain, FusionNeverMovesMoreOnAnyStandardProgram) {
+  for (const std::string& name : standard_programs()) {
+    const Explanation e = explain_standard(name, {{"M", 300}, {"N", 512}, {"K", 70}});
+    EXPECT_LE(total_bytes(e.fused), total_bytes(e.one_pass)) << name;
+    EXPECT_LE(total_bytes(e.one_pass), total_bytes(e.eager)) << name;
+  }
+}
+
 TEST(Explain, KnowsItsGpusByName) {
   EXPECT_EQ(gpu("h200").bandwidth, 4.8e12);
   EXPECT_THROW(gpu("abacus"), Error);
