@@ -10,8 +10,8 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "coda/convert.hpp"
 #include "coda/error.hpp"
+#include "cpu/memory.hpp"
 
 namespace coda::cpu {
 namespace {
@@ -52,27 +52,17 @@ struct Primitive {
   dnnl::memory::desc a, b, c, scratch;
 };
 
-/// Element (r, k) of a panel as a float, unit-stride source.
-template <class T, float (*convert)(T)>
-void pack(const Panel& p, float* out) {
-  const T* data = static_cast<const T*>(p.data);
-  for (std::int64_t r = 0; r < p.rows; ++r) {
-    const T* row = data + r * p.row_stride;
-    for (std::int64_t k = 0; k < p.k; ++k) out[r * p.k + k] = convert(row[k * p.k_stride]);
+/// An f32 copy of a panel without gaps, in the panel's own major so that runs of memory are converted at a time.
+Panel pack(const Panel& p, std::vector<float>& storage) {
+  storage.resize(static_cast<std::size_t>(p.rows * p.k));
+  const bool by_rows = p.row_stride == 1 && p.k_stride != 1;
+  const std::int64_t runs = by_rows ? p.k : p.rows, length = by_rows ? p.rows : p.k;
+  for (std::int64_t i = 0; i < runs; ++i) {
+    const Panel run = by_rows ? p.slice_k(i, 1) : p.slice_rows(i, 1);
+    load_run(kernels(), p.dtype, run.data, by_rows ? 1 : p.k_stride, length, storage.data() + i * length);
   }
-}
-
-float identity(float x) { return x; }
-
-void pack(const Panel& p, float* out) {
-  switch (p.dtype) {
-    case DType::f32: return pack<float, identity>(p, out);
-    case DType::bf16: return pack<std::uint16_t, bf16_to_float>(p, out);
-    case DType::f16: return pack<std::uint16_t, f16_to_float>(p, out);
-    case DType::e4m3: return pack<std::uint8_t, e4m3_to_float>(p, out);
-    case DType::e5m2: return pack<std::uint8_t, e5m2_to_float>(p, out);
-    default: throw Error(ErrorKind::internal, "a product of integers or doubles");
-  }
+  if (by_rows) return {storage.data(), DType::f32, p.rows, p.k, 1, p.rows};
+  return {storage.data(), DType::f32, p.rows, p.k, p.k, 1};
 }
 
 }  // namespace
@@ -148,9 +138,7 @@ struct Product::State {
   /// `p` itself where oneDNN can take it, else a packed f32 copy in `storage`.
   static Panel ready(const Panel& p, std::vector<float>& storage) {
     if (p.dtype == DType::f32 && major_of(p) != Major::neither) return p;
-    storage.resize(static_cast<std::size_t>(p.rows * p.k));
-    pack(p, storage.data());
-    return {storage.data(), DType::f32, p.rows, p.k, p.k, 1};
+    return pack(p, storage);
   }
 };
 
