@@ -13,6 +13,7 @@
 #include "coda/error.hpp"
 #include "coda/safetensors.hpp"
 #include "io/temporary_directory.hpp"
+#include "support/threads.hpp"
 
 namespace coda {
 namespace {
@@ -25,6 +26,7 @@ using test::write_file;
 class Training : public testing::Test {
  protected:
   Training() {
+    test::set_threads(1);  // products this small gain nothing from more
     std::string text;
     for (int i = 0; i < 900; ++i) text += "line " + std::to_string(i % 100) + " of the text that is read again\n";
     write_file(dir_ / "text", text);
@@ -39,6 +41,8 @@ class Training : public testing::Test {
     options_.sample_bytes = 0;
     options_.compare_steps = 0;
   }
+
+  ~Training() override { test::set_threads(test::processors()); }
 
   /// The message of the Error that the run throws.
   static std::string refusal(const TrainOptions& options, ErrorKind kind) {
