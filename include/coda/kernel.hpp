@@ -73,8 +73,9 @@ class Kernel {
   std::size_t workspace_bytes(Slots slots) const;
   /// The configuration that these arguments get, and what the compiler says of it.
   KernelReport report(Slots slots) const;
-  /// Names of the configurations these arguments can run with, likeliest first: values for KernelOptions::config.
-  std::vector<std::string> configurations(Slots slots) const;
+  /// Names of the configurations these arguments can run with, likeliest first: values for KernelOptions::config. With
+  /// `pipelines`, each is followed by those of the same tile with other chunks and buffer depths.
+  std::vector<std::string> configurations(Slots slots, bool pipelines = false) const;
 
   const Program& program() const;
 

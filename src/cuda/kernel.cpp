@@ -132,10 +132,17 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
       if (const auto why = c.extents.k > 0 ? why_not_tma(c.slots[static_cast<std::size_t>(m.slot)], m) : std::nullopt)
         throw Error(ErrorKind::layout, fmt::format("operand '{}' of {} ({}) can't be read by the GPU's copy engine: {}", declared[static_cast<std::size_t>(m.slot)].name,
                                                    p.name, describe(c.slots[static_cast<std::size_t>(m.slot)]), *why));
-    } else if (why_not_tma(c.slots[static_cast<std::size_t>(m.slot)], m)) {
+    } else if (const Tensor& t = c.slots[static_cast<std::size_t>(m.slot)];
+               why_not_tma(t, m) || (declared[static_cast<std::size_t>(m.slot)].role == Slot::Role::output && writes_past_rows(t, m))) {
       c.problem.direct |= 1u << m.slot;
     }
   }
+  // Pairs by halves of an N-major B: the second half is read from column N/2 on.
+  if (const Demand d = demand_of(p, c.problem.direct);
+      d.pair_run < 0 && c.extents.k > 0 && c.problem.b_major == Major::mn && c.extents.n / 2 * static_cast<std::int64_t>(size_of(p.b_dtype)) % 16 != 0)
+    throw Error(ErrorKind::layout, fmt::format("operand 'B' of {} ({}) is stored with N as its fast dimension, and columns are paired by halves: the GPU's copy "
+                                               "engine then needs N/2 elements to be a multiple of 16 bytes, and {} are not; store B by rows of K, or pad N",
+                                               p.name, describe(c.slots[1]), c.extents.n / 2));
   return c;
 }
 
@@ -251,12 +258,18 @@ KernelReport Kernel::report(Slots slots) const {
   return r;
 }
 
-std::vector<std::string> Kernel::configurations(Slots slots) const {
+std::vector<std::string> Kernel::configurations(Slots slots, bool with_pipelines) const {
   std::lock_guard lock(state_->cold);
   const auto c = state_->examine(slots);
   std::vector<std::string> names;
   if (c.empty) return names;
-  for (const Plan& p : candidates(demand_of(c.variant->program, c.problem.direct), c.problem)) names.push_back(p.config.name());
+  const Demand demand = demand_of(c.variant->program, c.problem.direct);
+  for (const Plan& p : candidates(demand, c.problem)) {
+    names.push_back(p.config.name());
+    if (!with_pipelines) continue;
+    for (const Plan& other : pipelines(p, demand))
+      if (other.config != p.config) names.push_back(other.config.name());
+  }
   return names;
 }
 

@@ -51,6 +51,7 @@ Prepared::Prepared(std::shared_ptr<const Chosen> chosen, const Program& program,
   const auto declared = program.slots();
   if (e.maps.size() > max_maps || static_cast<std::size_t>(e.params_bytes) > max_params)
     throw Error(ErrorKind::internal, fmt::format("kernel {} has {} maps and {} bytes of parameters", e.config.name(), e.maps.size(), e.params_bytes));
+  ContextScope scope(device_);  // cuTensorMapEncodeTiled wants a current context
   for (const MapSpec& m : e.maps) {
     const auto slot = static_cast<std::size_t>(m.slot);
     maps_.push_back(encode(m.slot <= 1 && x.k == 0 ? one_deep(slots[slot], slots) : slots[slot], m, declared[slot].name));

@@ -64,6 +64,10 @@ std::optional<std::string> why_not_tma(const Tensor& t, const MapSpec& spec) {
   return std::nullopt;
 }
 
+bool writes_past_rows(const Tensor& t, const MapSpec& spec) {
+  return view_of(t, spec).inner * static_cast<std::int64_t>(size_of(t.dtype)) % 16 != 0;
+}
+
 TensorMap encode(const Tensor& t, const MapSpec& spec, std::string_view name) {
   TensorMap map{};
   const View v = view_of(t, spec);

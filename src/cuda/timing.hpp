@@ -11,7 +11,7 @@ struct SustainedOptions {
   double block_ms = 90;    ///< length of a block
   double dropped = 0.4;    ///< its first part, in which the clock settles
   int rounds = 3;          ///< blocks of each candidate; they take turns
-  std::function<void()> while_running = {};  ///< called in each round while its blocks run: to read clocks
+  std::function<void()> while_running = {};  ///< called once, while the last block runs: to read clocks
 };
 
 /// Enqueues launch number i (for rotating operand sets) on the stream.

@@ -86,13 +86,20 @@ std::optional<std::string> why_illegal(const Config& c, const Demand& d) {
   if (c.stages < 2 || c.stages > 8) return format("{} stages: 2 to 8 are built", c.stages);
   if (c.staging < 1 || c.staging > 4 || c.prefetch < 1 || c.prefetch > 8)
     return format("{} staging and {} operand slots: 1 to 4 and 1 to 8 are built", c.staging, c.prefetch);
+  if (c.warpgroups > 1) {
+    const int pool = 65536 / c.threads() / 8 * 8 * (c.warpgroups + 1);
+    if (c.producer_registers + c.warpgroups * c.consumer_registers > pool || c.producer_registers % 8 != 0 || c.consumer_registers % 8 != 0)
+      return format("{} + {} x {} registers: the warpgroups share {} in multiples of 8", c.producer_registers, c.warpgroups, c.consumer_registers, pool);
+  }
   const int total = shared_layout(c, d).total;
   if (total > max_shared_bytes) return format("{} bytes of shared memory: a block has {}", total, max_shared_bytes);
   return std::nullopt;
 }
 
 std::optional<Config> fitted(Config c, const Demand& d) {
-  c.producer_registers = 32;
+  // A block starts with 168 registers a thread (2 consumer warpgroups) or 128 (3); setmaxnreg may only share these out
+  // again. One more and the consumers wait for registers for ever.
+  c.producer_registers = c.warpgroups == 3 ? 32 : 24;
   c.consumer_registers = c.warpgroups == 3 ? 160 : 240;
   for (c.stages = 8; c.stages >= 2; c.stages--)
     if (!why_illegal(c, d)) return c;

@@ -42,7 +42,7 @@ struct Config {
   Major a_major = Major::k, b_major = Major::k;
   int split = 1;                 ///< parts along K of each tile from Params::split_from on; the last part runs the epilogue
   std::uint32_t direct = 0;      ///< bit i: argument slot i by plain global accesses (TMA can't take its layout)
-  int producer_registers = 32, consumer_registers = 240;  ///< 160 with three consumer warpgroups
+  int producer_registers = 24, consumer_registers = 240;  ///< 32 and 160 with three consumer warpgroups
 
   bool operator==(const Config&) const = default;
 

@@ -44,10 +44,14 @@ double estimate(const Plan& plan, const Demand& demand, const Problem& problem);
 /// The legal plans worth timing, cheapest first by estimate(). Empty only where no configuration is legal.
 std::vector<Plan> candidates(const Demand& demand, const Problem& problem);
 
+/// Plans with the same tile, schedule and cluster as `plan`, and every legal chunk, staging and prefetch depth. The first
+/// is the one that candidates() has; the others are what a sweep tries.
+std::vector<Plan> pipelines(const Plan& plan, const Demand& demand);
+
 /// The first of candidates(). Throws Error(unsupported) with each configuration's reason where none is legal.
 Plan choose(const Demand& demand, const Problem& problem);
 
-/// The configuration of that name (Config::name()) among every one considered for this demand and problem, or nothing.
+/// The configuration of that name (Config::name()) among the candidates and their pipelines, or nothing.
 std::optional<Plan> find_plan(const std::string& name, const Demand& demand, const Problem& problem);
 
 /// The walk that a configuration gets: bands of 2048 rows.

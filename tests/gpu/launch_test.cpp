@@ -44,7 +44,13 @@ TEST(Refusal, of_an_operand_the_copy_engine_cannot_read_names_it_and_the_alignme
   says(launch({.b = {.padding = 4}}), {"'B'", "leading stride of 68"});
   says(launch({.b = {.step = 2}}), {"'B'", "stride"});
   says(launch({.a = {.transposed = true, .padding = 3}}), {"'A'", "leading stride of 67"});
-  says(launch({.output = {.broadcast = true}}), {"broadcast"});
+  says(launch({.output = {.broadcast = true}}), {"'y'", "share memory"});
+}
+
+TEST(Refusal, of_halves_of_a_column_major_B_that_start_between_16_bytes) {
+  const Program p = load_program("norm_swiglu");
+  const Problem problem(p, 64, 132, 64);
+  says(refusal([&] { Kernel(p).launch(Arguments(problem, {.b = {.transposed = true, .padding = 4}}).slots()); }, ErrorKind::layout), {"'B'", "N/2", "66"});
 }
 
 TEST(Refusal, of_wrong_arguments_comes_before_anything_is_written) {
@@ -60,7 +66,7 @@ TEST(Refusal, of_wrong_arguments_comes_before_anything_is_written) {
   };
   with("residual", [](Tensor& t) { t.dtype = DType::f16; }, ErrorKind::dtype);
   with("residual", [](Tensor& t) { t.shape[1] = 63; }, ErrorKind::shape);
-  with("residual", [](Tensor& t) { t.device = {DeviceType::cpu, 0}; }, ErrorKind::value);
+  with("residual", [](Tensor& t) { t.device = {DeviceType::cpu, 0}; }, ErrorKind::layout);
   with("residual", [](Tensor& t) { t.data = nullptr; }, ErrorKind::value);
   slots.pop_back();
   says(refusal([&] { kernel.launch(slots); }, ErrorKind::shape), {"arguments"});
@@ -296,6 +302,7 @@ TEST(Large, offsets_past_2_to_the_31_elements_are_right) {
   for (std::size_t i = 0; i < 8; ++i) rows[i] = 0x3f80, rows[rows.size() - 1 - i] = 0x4000;
   upload(a.address(), rows.data(), rows.size() * 2);
   upload(b.address(), ones.data(), ones.size() * 2);
+  const cuda::ContextScope scope(0);
   CODA_CUDA(cuMemsetD8Async, c.address(), static_cast<unsigned char>(0xff), c.bytes(), nullptr);
   const Device gpu{DeviceType::cuda, 0};
   const Tensor slots[] = {Tensor::contiguous(a.data(), DType::bf16, std::array{m, k}, gpu), Tensor::contiguous(b.data(), DType::bf16, std::array{n, k}, gpu),

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -64,9 +65,15 @@ TEST_P(StandardProgram, is_right_at_ragged_sizes) {
 TEST_P(StandardProgram, is_right_in_every_layout) {
   const Program p = load_program(GetParam());
   const Kernel kernel(p);
-  const std::int64_t m = 201, n = round_up(330, column_divisor(p)), k = 88;
-  const Problem problem(p, m, n, k, 7);
-  for (const Layouts& l : layouts_of(m, n, k)) EXPECT_EQ(check_run(kernel, problem, l), "");
+  const std::int64_t m = 201, k = 88;
+  // An N-major B of halves needs N/2 to be a multiple of 8: a size of its own.
+  const std::int64_t n = round_up(330, column_divisor(p)), n16 = round_up(330, std::lcm(column_divisor(p), 16));
+  const Problem problem(p, m, n, k, 7), by_columns(p, m, n16, k, 8);
+  for (const Layouts& l : layouts_of(m, n, k)) {
+    if (l.b.transposed) continue;
+    EXPECT_EQ(check_run(kernel, problem, l), "");
+  }
+  for (const Layouts& l : layouts_of(m, n16, k)) EXPECT_EQ(check_run(kernel, by_columns, l), "");
 }
 
 TEST_P(StandardProgram, is_right_in_every_configuration) {
@@ -106,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, StandardProgram, ::testing::ValuesIn(standard_prog
 TEST(Options, of_the_standard_programs_are_right) {
   struct Option { const char* program; ParamValues params; };
   const Option options[] = {
-      {"norm_rope", {{"D", 64}}}, {"norm_rope", {{"D", 64}, {"R", 32}}}, {"norm_rope", {{"D", 96}, {"R", 24}}},
+      {"norm_rope", {{"D", 64}}}, {"norm_rope", {{"D", 64}, {"R", 32}}}, {"norm_rope", {{"D", 96}, {"R", 32}}},
       {"norm_qknorm_rope", {{"D", 64}}}, {"norm_rope_adjacent", {{"D", 64}}},
       {"linear_cross_entropy", {{"with_norm", 1}, {"with_bias", 1}, {"smoothing", 1}, {"with_z_loss", 1}}},
       {"linear_cross_entropy", {{"with_softcap", 1}, {"smoothing", 2}}},
@@ -123,10 +130,10 @@ TEST(Options, of_the_standard_programs_are_right) {
 TEST(RandomPrograms, are_right_in_random_layouts_and_configurations) {
   std::mt19937 random(2026);
   auto pick = [&](std::int64_t below) { return static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(below)); };
-  constexpr int count = 60;
+  constexpr int count = 40;
   for (int i = 0; i < count; ++i) {
     const Program p = random_program(static_cast<std::uint64_t>(i) + 1);
-    const std::int64_t m = 1 + pick(300), n = round_up(1 + pick(400), column_divisor(p)), k = 1 + pick(200);
+    const std::int64_t m = 1 + pick(300), n = round_up(1 + pick(400), std::lcm(column_divisor(p), i % 2 ? 16 : 1)), k = 1 + pick(200);
     const Problem problem(p, m, n, k, static_cast<unsigned>(i));
     const auto layouts = layouts_of(m, n, k);
     const Layouts& l = layouts[static_cast<std::size_t>(pick(static_cast<std::int64_t>(layouts.size())))];
@@ -137,8 +144,9 @@ TEST(RandomPrograms, are_right_in_random_layouts_and_configurations) {
       config = names[static_cast<std::size_t>(pick(static_cast<std::int64_t>(names.size())))];
       EXPECT_EQ(check_run(Kernel(p, {.config = config}), problem, l), "") << "seed " << i + 1 << ", " << m << " x " << n << " x " << k << "\n" << print(p);
     } catch (const Error& e) {
-      // Some programs ask for more than one block can hold; saying so is right, anything else is a fault.
-      EXPECT_EQ(e.kind(), ErrorKind::unsupported) << "seed " << i + 1 << " with " << config << ": " << e.what() << "\n" << print(p);
+      // Some programs ask for more than one block can hold, and some pair an N-major B by halves that TMA can't address;
+      // saying so is right, anything else is a fault.
+      EXPECT_TRUE(e.kind() == ErrorKind::unsupported || (e.kind() == ErrorKind::layout && l.b.transposed && n % 16 != 0)) << "seed " << i + 1 << " with " << config << ": " << e.what() << "\n" << print(p);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <random>
 
@@ -20,12 +21,13 @@ namespace {
 // bf16 outputs differ by the roundings that only one side makes; column sums of many rows by a little more.
 constexpr double tolerated = 2e-2;
 
-bool passes_filter(const BenchCase& c, const std::string& filter) {
+// True where `text` contains one of the parts of `filter`, which commas separate; or where there is none.
+bool matches(const std::string& text, const std::string& filter) {
   if (filter.empty()) return true;
   std::size_t at = 0;
   while (at <= filter.size()) {
     const std::size_t end = std::min(filter.find(',', at), filter.size());
-    if (end > at && c.name().find(filter.substr(at, end - at)) != std::string::npos) return true;
+    if (end > at && text.find(filter.substr(at, end - at)) != std::string::npos) return true;
     at = end + 1;
   }
   return false;
@@ -106,8 +108,14 @@ void bench_case(const BenchCase& c, const BenchOptions& o, const Passes& passes,
 
   std::vector<std::string> names = {o.config};
   if (o.configurations > 1 && o.config.empty()) {
-    names = Kernel(program).configurations(sets[0]->slots());
+    names = Kernel(program).configurations(sets[0]->slots(), o.pipelines);
+    std::erase_if(names, [&](const std::string& name) { return !matches(name, o.tiles) || (o.pipelines && (name.ends_with("_k2") || name.ends_with("_k4"))); });
     names.resize(std::min<std::size_t>(names.size(), static_cast<std::size_t>(o.configurations)));
+    std::vector<std::future<void>> compiled;  // compile side by side; the kernels timed below come from the cache
+    for (const std::string& name : names)
+      compiled.push_back(std::async(std::launch::async, [&, name] {
+        try { Kernel(program, {.config = name}).prepare(sets[0]->slots()); } catch (const Error&) {}  // timed below: reported there
+      }));
   }
   for (const std::string& name : names) {
     BenchRow row;
@@ -125,7 +133,8 @@ void bench_case(const BenchCase& c, const BenchOptions& o, const Passes& passes,
       {
         ContextScope scope(o.device);
         sets[0]->poison(nullptr);
-        if (with_unfused || c.program == "linear") (has_unfused(c.program) ? unfused : cublas)(nullptr, 0);
+        if (has_unfused(c.program)) unfused(nullptr, 0);
+        else if (c.program == "linear") cublas(nullptr, 0);
         kernel.launch(sets[0]->slots(), nullptr);
         CODA_CUDA(cuCtxSynchronize);
       }
@@ -180,7 +189,7 @@ void bench(const BenchOptions& o, const std::function<void(const BenchRow&)>& ro
   CublasLt::version();
   const Passes passes(o.device);
   for (const BenchCase& c : bench_cases()) {
-    if (!passes_filter(c, o.filter)) continue;
+    if (!matches(c.name(), o.filter)) continue;
     try {
       bench_case(c, o, passes, row);
     } catch (const Error& e) {

@@ -35,6 +35,8 @@ struct BenchOptions {
   std::string filter;          ///< only cases whose name() contains one of these, separated by commas
   std::string config;          ///< a configuration's name instead of the choice
   int configurations = 1;      ///< time so many, in the cost model's order
+  std::string tiles;           ///< ... but only those whose name contains one of these, separated by commas
+  bool pipelines = false;      ///< ... and count each one's other chunks and buffer depths among them, but no splits of K
   bool tune = false;
   bool unfused = true;
   bool overlap_launches = true;

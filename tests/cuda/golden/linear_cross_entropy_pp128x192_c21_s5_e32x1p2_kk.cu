@@ -19,7 +19,7 @@ struct Config {
   static constexpr int PARTS = 1, HEAD = 0, ROTARY = 0;
   static constexpr int CHUNK = 32, GROUP = 16, STAGING = 1, PREFETCH = 2, STAGING_SLOT = 1024, OPERAND_SLOT = 0, SLICE_SLOT = 0, COLUMN_BYTES = 0;
   static constexpr int OFFSET_STAGING = 204800, OFFSET_OPERANDS = 212992, OFFSET_SLICES = 212992, OFFSET_COLUMNS = 212992, OFFSET_BARRIERS = 212992;
-  static constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 240;
+  static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 };
 
 struct Params {

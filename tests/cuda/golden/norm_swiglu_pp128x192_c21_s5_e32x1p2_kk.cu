@@ -11,7 +11,7 @@ struct Config {
   static constexpr int PARTS = 2, HEAD = 0, ROTARY = 0;
   static constexpr int CHUNK = 32, GROUP = 16, STAGING = 1, PREFETCH = 2, STAGING_SLOT = 3072, OPERAND_SLOT = 0, SLICE_SLOT = 0, COLUMN_BYTES = 0;
   static constexpr int OFFSET_STAGING = 204800, OFFSET_OPERANDS = 229376, OFFSET_SLICES = 229376, OFFSET_COLUMNS = 229376, OFFSET_BARRIERS = 229376;
-  static constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 240;
+  static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 };
 
 struct Params {
