@@ -24,6 +24,8 @@ struct Demand {
   int chunk_run = 0;             ///< a chunk must divide this (0: anything)
   int segment = 0;               ///< each part of a tile must hold whole segments of this many columns (0: none)
   bool wide = false;             ///< a matrix of 4-byte elements passes through shared memory
+  bool crowded = false;          ///< what the epilogue keeps doesn't fit beside the largest accumulators
+  bool row_reductions = false;   ///< it reduces over n
   int column_values = 0;         ///< floats a warp keeps for each column (reductions over m)
   std::vector<int> staged;       ///< for each box an output is staged in, its bytes for each column of a chunk
   std::vector<int> loaded;       ///< ... for each box of a tile operand
