@@ -52,6 +52,7 @@ struct Formulas {
     else
       return std::fabs(x);
   }
+  static T ratio(T a, T b) { return a / b; }
   static T real(double c) { return static_cast<T>(c); }
   static T select(bool c, T a, T b) { return c ? a : b; }
   static T minimum(T a, T b) { return a != a ? a : b != b ? b : b < a ? b : a; }

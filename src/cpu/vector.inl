@@ -73,6 +73,7 @@ inline VecI minimum(VecI a, VecI b) { return select(b < a, b, a); }
 inline VecI maximum(VecI a, VecI b) { return select(b > a, b, a); }
 inline VecF abs(VecF x) { return from_bits(bits(x) & 0x7FFFFFFF); }
 inline VecI abs(VecI x) { return select(x < 0, -x, x); }
+inline VecF ratio(VecF a, VecF b) { return a / b; }
 inline VecF real(double c) { return VecF(static_cast<float>(c)); }
 
 inline VecI floor_divide(VecI a, VecI b) {

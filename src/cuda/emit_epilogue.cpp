@@ -131,7 +131,12 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
     const std::string in = r.name + "_in" + (instances > 1 ? format("_{}", k) : "");
     switch (r.over.kind) {
       case Over::Kind::n:
-        if (r.kind == Kind::pick) {
+        if (const std::string index = r.kind == Kind::pick ? w.value(r.index) : ""; index.starts_with("r.") && a_.unit == Unit::single) {
+          arrays_.push_back(format("float {}[2][E / 2];", in));
+          w.line(format("{}[{}][i / 4 * 2 + i % 2] = {};", in, row_half(), v));
+          for (int h = 0; h < 2; h++)
+            after_.push_back(format("{0}[{1}].scan(rows[{1}]{2} - at.n[0] - 8 * first - 2 * (lane & 3), {3}[{1}]);", r.name, h, index.substr(1), in));
+        } else if (r.kind == Kind::pick) {
           w.line(format("{}[{}].add({} && {} == {}, {});", r.name, row_half(), w.inside(), w.column(k), w.value(r.index), v));
         } else if (softmax) {
           arrays_.push_back(format("float {}[2][{}];", in, adjacent ? "E / 4" : "E / 2"));
@@ -161,7 +166,9 @@ std::string EpilogueWriter::loop(const Writer& w, const Writer& columns, int ind
     s += pad + "#pragma unroll\n" + pad + format("for (int j = 0; j < {}; j++) {{\n", a_.unit == Unit::adjacent ? "E / 4" : "E / 2");
     s += indented(columns.prologue(), indent + 2) + indented(columns.lines(), indent + 2) + pad + "}\n";
   }
-  s += indented(w.arrays(), indent) + pad + "#pragma unroll\n";
+  s += indented(w.arrays(), indent);
+  if (const std::string left = w.remaining(); !left.empty()) s += pad + left + "\n";
+  s += pad + "#pragma unroll\n";
   s += pad + format("for (int i = 0; i < {}; i++) {{\n", a_.unit == Unit::adjacent ? "E / 2" : "E");
   std::vector<std::string> lines = w.prologue();
   lines.insert(lines.end(), w.lines().begin(), w.lines().end());

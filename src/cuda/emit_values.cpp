@@ -219,6 +219,7 @@ std::string Writer::pair() {
 }
 std::string Writer::inside() {
   uses_inside_ = true;
+  if (level_ == Level::element) return "ok";
   if (a_.unit == Unit::far) uses_pair_ = true;
   else uses_column_[0] = true;
   return "ok";
@@ -237,10 +238,18 @@ std::vector<std::string> Writer::prologue() const {
     else out.push_back(fmt::format("const int {} = at.n[{}] + {};", name, k, x));
   }
   if (uses_pair_) out.push_back(adjacent ? "const int q = n_0 / 2;" : fmt::format("const int q = at.p + {};", x));
-  if (uses_inside_)
+  if (uses_inside_ && level_ == Level::element)
+    out.push_back(adjacent ? "const bool ok = i / 2 * 8 < left;" : "const bool ok = i / 4 * 8 + i % 2 < left;");
+  else if (uses_inside_)
     out.push_back(a_.unit == Unit::far ? "const bool ok = q < p.N / 2;"
                                        : fmt::format("const bool ok = {} < p.N;", adjacent ? "n_0" : "n"));
   return out;
+}
+
+std::string Writer::remaining() const {
+  if (!uses_inside_ || level_ != Level::element) return {};
+  const bool far = a_.unit == Unit::far;
+  return fmt::format("const int left = opaque({} - {} - 8 * first - 2 * (lane & 3));", far ? "p.N / 2" : "p.N", far ? "at.p" : "at.n[0]");
 }
 
 std::string Writer::twice_column(const Pairing& q, int instance) {

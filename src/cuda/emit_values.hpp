@@ -67,6 +67,8 @@ class Writer {
   std::string inside();
   /// Declarations of those used.
   std::vector<std::string> prologue() const;
+  /// Declares `left`, the matrix's columns (or pairs) from this thread's first on, which `ok` is told by; or nothing.
+  std::string remaining() const;
 
   /// Column in the tensor of an instance at half or twice width.
   std::string half_column() { return pair(); }

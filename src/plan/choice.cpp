@@ -24,6 +24,7 @@ double power_of_traffic(double ratio) { return ratio > 1 ? 0.10 * (ratio - 1) + 
 constexpr double reference_traffic = 1.0 / 128 + 1.0 / 256;
 constexpr double no_cluster = 1.02;        // clusters of two gain 1-4 % sustained
 constexpr double three_warpgroups = 1.02;  // 192 x 256 measured 1.01 where the model has 0.99
+constexpr double crowded = 1.03;           // column results or segments beside more than 128 accumulators a thread
 constexpr double split_doubt = 1.05;       // a split has to promise something before it is preferred
 constexpr double split_unmeasured = 0.06;  // ... and more where whole rounds come before it: never timed
 
@@ -141,18 +142,24 @@ double estimate(const Plan& plan, const Demand& demand, const Problem& problem) 
   const double traffic = (1.0 / plan.config.bm + 1.0 / plan.config.bn) / reference_traffic;
   const double utilisation = std::min(1.0, c.useful / c.total);
   return c.total * (1 + utilisation * power_of_traffic(traffic)) * (plan.config.cluster() == 1 ? 1 + (no_cluster - 1) * utilisation : 1) *
-         (plan.config.warpgroups == 3 ? three_warpgroups : 1);
+         (plan.config.warpgroups == 3 ? three_warpgroups : 1) *
+         ((demand.column_values > 0 || demand.segment > 0) && plan.config.warpgroup_rows() / 64 * plan.config.bn / 2 > 128 ? crowded : 1);
 }
 
 namespace {
 
 // Every depth of the epilogue's pipeline that fits, the best guess first. Stages of the main loop come before everything
-// else; then wide chunks and a second staging slot, which lets a chunk be computed while the one before is stored
-// (H200, 8192 x 4096 x 4096 in co128x256, sustained: e64x2 1.000 of cuBLAS, e64x1 1.006, e32x2 1.015, e32x1 1.012-1.022).
+// else. Sustained on an H200, 8192 rows, of cuBLAS's plain product:
+//   stores alone   wide chunks and a second staging slot: co128x256 at 4096 x 4096 e64x2 1.000, e64x1 1.006, e32x2 1.015
+//   anything more  narrow chunks, whose code is short and whose registers few, and deep prefetch: norm_swiglu e16x1 0.975,
+//                  e32x1 0.993; norm_rope 0.967, 1.032; swiglu_backward e16x1p4 1.125, e16x1p2 1.176, e32x1p2 1.135
 std::vector<Config> pipelines_of(Config c, const Demand& demand) {
   const bool loads = !demand.loaded.empty() || !demand.vectors.empty();
+  const bool plain = !loads && demand.pair_run == 0 && demand.segment == 0;
+  using Shape = std::pair<int, int>;  // chunk, staging
+  const std::initializer_list<Shape> wide = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {16, 2}, {16, 1}}, narrow = {{16, 1}, {16, 2}, {32, 1}, {32, 2}, {64, 1}, {64, 2}};
   std::vector<Config> all;
-  for (auto [chunk, staging] : {std::pair(64, 2), std::pair(64, 1), std::pair(32, 2), std::pair(32, 1), std::pair(16, 2), std::pair(16, 1)})
+  for (auto [chunk, staging] : plain ? wide : narrow)
     for (int prefetch : {4, 3, 2}) {
       if (!loads && prefetch != 2) continue;
       c.chunk = chunk;

@@ -6,7 +6,8 @@ namespace coda {
 
 // ---- vocabulary
 DEV float real(double c) { return (float)c; }
-DEV float exp(float x) { return ::expf(x); }
+/// Two instructions, against the library's nine: within 2^-22 and |x|·2^-24 of the value, and 0 below 2^-126.
+DEV float exp(float x) { return exp2_fast(x * 1.4426950408889634f); }
 DEV float log(float x) { return ::logf(x); }
 DEV float sqrt(float x) { return ::sqrtf(x); }
 DEV float rsqrt(float x) { return ::rsqrtf(x); }
@@ -14,6 +15,7 @@ DEV float tanh(float x) { return ::tanhf(x); }
 DEV float erf(float x) { return ::erff(x); }
 DEV float sin(float x) { return ::sinf(x); }
 DEV float cos(float x) { return ::cosf(x); }
+DEV float ratio(float a, float b) { return __fdividef(a, b); }
 DEV float floor(float x) { return ::floorf(x); }
 DEV float abs(float x) { return ::fabsf(x); }
 DEV int abs(int x) { return x < 0 ? (int)(0u - (u32)x) : x; }

@@ -141,6 +141,9 @@ DEV void unpack2(f16, u32 v, float& lo, float& hi) {
 DEV void unpack2(e4m3, u16 v, float& lo, float& hi) { u32 h; asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"(v)); unpack2(f16(), h, lo, hi); }
 DEV void unpack2(e5m2, u16 v, float& lo, float& hi) { u32 h; asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(h) : "h"(v)); unpack2(f16(), h, lo, hi); }
 
+DEV float exp2_fast(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+/// The same value, of which the compiler knows nothing: what is computed from it is not kept from one step to the next.
+DEV int opaque(int x) { asm volatile("" : "+r"(x)); return x; }
 DEV float max_nan(float x, float y) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
 DEV float min_nan(float x, float y) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
 

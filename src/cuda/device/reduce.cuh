@@ -35,6 +35,7 @@ struct Softmax {
     float m = v[0];
     #pragma unroll
     for (int i = 0; i < N; i++) m = maximum(m, x[i]);
+    // The difference first: one multiply-add of x and b·log2(e) would save an instruction, and lose seven bits at b = 100.
     const float b = base(m);
     float s = v[1] * exp(v[0] - b);
     #pragma unroll
@@ -57,6 +58,13 @@ struct Pick {
   bool found;
   DEV void clear() { v = 0.f; found = false; }
   DEV void add(bool it, float x) { v = it ? x : v; found = found || it; }
+  /// This thread's share of a row's group: x[2j + e] stands in column 8j + e, the picked one in column `at`.
+  template <int N> DEV void scan(int at, const float (&x)[N]) {
+    if ((u32)at >= 4u * N || (at & 6) != 0) return;
+    found = true;
+    #pragma unroll
+    for (int i = 0; i < N; i++) v = at == i / 2 * 8 + i % 2 ? x[i] : v;
+  }
 };
 
 template <class R> DEV R shuffle_xor(const R& r, int mask) {

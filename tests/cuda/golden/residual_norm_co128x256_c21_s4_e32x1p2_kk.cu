@@ -69,10 +69,10 @@ struct Epilogue {
     read_columns<bf16>(slices, lane, first, w_in);
     float out_x[E];
     float out_h[E];
+    const int left = opaque(p.N - at.n[0] - 8 * first - 2 * (lane & 3));
     #pragma unroll
     for (int i = 0; i < E; i++) {
-      const int n = at.n[0] + 8 * (first + i / 4) + 2 * (lane & 3) + i % 2;
-      const bool ok = n < p.N;
+      const bool ok = i / 4 * 8 + i % 2 < left;
       const float x = acc[i] + residual_in[i];
       out_x[i] = x;
       out_h[i] = x * w_in[i / 4 * 2 + i % 2];
