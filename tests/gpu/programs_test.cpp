@@ -127,11 +127,12 @@ TEST(Options, of_the_standard_programs_are_right) {
   }
 }
 
-TEST(RandomPrograms, are_right_in_random_layouts_and_configurations) {
-  std::mt19937 random(2026);
+class RandomPrograms : public ::testing::TestWithParam<int> {};  // blocks of five, so that shards share them
+
+TEST_P(RandomPrograms, are_right_in_random_layouts_and_configurations) {
+  std::mt19937 random(2026u + static_cast<unsigned>(GetParam()));
   auto pick = [&](std::int64_t below) { return static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(below)); };
-  constexpr int count = 40;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 5 * GetParam(); i < 5 * GetParam() + 5; ++i) {
     const Program p = random_program(static_cast<std::uint64_t>(i) + 1);
     const std::int64_t m = 1 + pick(300), n = round_up(1 + pick(400), std::lcm(column_divisor(p), i % 2 ? 16 : 1)), k = 1 + pick(200);
     const Problem problem(p, m, n, k, static_cast<unsigned>(i));
@@ -150,6 +151,8 @@ TEST(RandomPrograms, are_right_in_random_layouts_and_configurations) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Gpu, RandomPrograms, ::testing::Range(0, 8));
 
 TEST(Types, f16_operands_are_right) {
   for (const char* name : {"linear", "residual_norm", "norm_swiglu", "weight_grad", "norm_backward"}) {
