@@ -161,14 +161,15 @@ void store(const Tensor& t, std::int64_t i, double value) {
 std::string describe(const Tensor& t) {
   const auto rank = static_cast<std::size_t>(t.rank);
   std::string text = fmt::format("{}{}", name_of(t.dtype), extents({t.shape.data(), rank}));
-  std::int64_t expected = 1;
-  bool row_major = true;
+  std::uint64_t expected = 1;  // it also describes tensors refused because their size overflows: it may wrap
+  bool row_major = true, empty = false;
   for (int d = t.rank - 1; d >= 0; --d) {
     // The stride of an extent of 1 is never used, and a tensor without elements has no layout to speak of.
-    row_major = row_major && (t.shape[d] == 1 || t.stride[d] == expected);
-    expected *= t.shape[d];
+    row_major = row_major && (t.shape[d] == 1 || static_cast<std::uint64_t>(t.stride[d]) == expected);
+    expected *= static_cast<std::uint64_t>(t.shape[d]);
+    empty = empty || t.shape[d] == 0;
   }
-  if (!row_major && t.numel() != 0) text += fmt::format(" with strides {}", extents({t.stride.data(), rank}));
+  if (!row_major && !empty) text += fmt::format(" with strides {}", extents({t.stride.data(), rank}));
   if (t.device.type == DeviceType::cuda) text += fmt::format(" on cuda:{}", t.device.index);
   return text;
 }
