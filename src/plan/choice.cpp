@@ -148,18 +148,20 @@ double estimate(const Plan& plan, const Demand& demand, const Problem& problem) 
 
 namespace {
 
-// Every depth of the epilogue's pipeline that fits, the best guess first. Stages of the main loop come before everything
-// else. Sustained on an H200, 8192 rows, of cuBLAS's plain product:
-//   stores alone   wide chunks and a second staging slot: co128x256 at 4096 x 4096 e64x2 1.000, e64x1 1.006, e32x2 1.015
-//   anything more  narrow chunks, whose code is short and whose registers few, and deep prefetch: norm_swiglu e16x1 0.975,
-//                  e32x1 0.993; norm_rope 0.967, 1.032; swiglu_backward e16x1p4 1.125, e16x1p2 1.176, e32x1p2 1.135
+// Every depth of the epilogue's pipeline that fits, the best guess first. Sustained on an H200, 8192 rows, of cuBLAS's
+// plain product (bench/results/h200_pipelines.csv):
+//   stores alone   wide chunks, a second staging slot: co128x256 at 4096 x 4096 e64x2 1.000, e64x1 1.006, e32x2 1.015
+//   pairs          narrow chunks, whose code is short and whose registers few: norm_swiglu e16x1 0.975, e32x1 0.993
+//   operands       three slots of them or more, before a fifth stage of the main loop: residual_norm pp128x128 s5_e16x2p4
+//                  1.042, s6_e16x1p4 1.158; swiglu_backward e16x1p4 1.125, e16x1p2 1.176
 std::vector<Config> pipelines_of(Config c, const Demand& demand) {
   const bool loads = !demand.loaded.empty() || !demand.vectors.empty();
   const bool plain = !loads && demand.pair_run == 0 && demand.segment == 0;
   using Shape = std::pair<int, int>;  // chunk, staging
-  const std::initializer_list<Shape> wide = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {16, 2}, {16, 1}}, narrow = {{16, 1}, {16, 2}, {32, 1}, {32, 2}, {64, 1}, {64, 2}};
+  const std::initializer_list<Shape> wide = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {16, 2}, {16, 1}}, narrow = {{16, 1}, {16, 2}, {32, 1}, {32, 2}, {64, 1}, {64, 2}},
+                                     fed = {{16, 2}, {32, 1}, {16, 1}, {32, 2}, {64, 1}, {64, 2}};
   std::vector<Config> all;
-  for (auto [chunk, staging] : plain ? wide : narrow)
+  for (auto [chunk, staging] : plain ? wide : loads ? fed : narrow)
     for (int prefetch : {4, 3, 2}) {
       if (!loads && prefetch != 2) continue;
       c.chunk = chunk;
@@ -167,7 +169,10 @@ std::vector<Config> pipelines_of(Config c, const Demand& demand) {
       c.prefetch = prefetch;
       if (auto f = fitted(c, demand)) all.push_back(*f);
     }
-  std::stable_sort(all.begin(), all.end(), [](const Config& a, const Config& b) { return std::min(a.stages, 6) > std::min(b.stages, 6); });
+  const int enough = loads ? 4 : 6;
+  std::stable_sort(all.begin(), all.end(), [&](const Config& a, const Config& b) {
+    return std::pair(-std::min(a.stages, enough), -std::min(a.prefetch, 3)) < std::pair(-std::min(b.stages, enough), -std::min(b.prefetch, 3));
+  });
   return all;
 }
 
