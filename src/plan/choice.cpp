@@ -153,7 +153,7 @@ namespace {
 //   stores alone   wide chunks, a second staging slot: co128x256 at 4096 x 4096 e64x2 1.000, e64x1 1.006, e32x2 1.015
 //   pairs          narrow chunks, whose code is short and whose registers few: norm_swiglu e16x1 0.975, e32x1 0.993
 //   operands       three slots of them or more, before a fifth stage of the main loop: residual_norm pp128x128 s5_e16x2p4
-//                  1.042, s6_e16x1p4 1.158; swiglu_backward e16x1p4 1.125, e16x1p2 1.176
+//                  1.042, s6_e16x1p4 1.161; swiglu_backward e16x1p4 1.125, e16x1p2 1.176
 std::vector<Config> pipelines_of(Config c, const Demand& demand) {
   const bool loads = !demand.loaded.empty() || !demand.vectors.empty();
   const bool plain = !loads && demand.pair_run == 0 && demand.segment == 0;
