@@ -1,11 +1,13 @@
 #include "cuda/nvrtc.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 
@@ -45,6 +47,17 @@ std::vector<std::string> candidate_names() {
   return names;
 }
 
+/// NVRTC opens its built-in headers by a bare name, which the loader finds in the directory of a wheel or a toolkit off
+/// the library path only if the file is open already. Where it can't be opened NVRTC says itself what is missing.
+void open_builtins(const Nvrtc& n) {
+  Dl_info where{};
+  if (dladdr(reinterpret_cast<void*>(n.nvrtcVersion), &where) == 0 || where.dli_fname == nullptr) return;
+  std::error_code ignored;
+  const auto file = std::filesystem::canonical(where.dli_fname, ignored);
+  if (ignored) return;
+  dlopen((file.parent_path() / fmt::format("libnvrtc-builtins.so.{}.{}", n.major, n.minor)).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 const Nvrtc& nvrtc() {
   static std::mutex mutex;
   static Nvrtc* opened = nullptr;
@@ -64,6 +77,7 @@ const Nvrtc& nvrtc() {
   if (n->major < 12 || (n->major == 12 && n->minor < 3))
     throw Error(ErrorKind::unsupported, fmt::format("NVRTC {}.{} ({}) is too old: version 12.3 or newer is needed; install one, or name "
                                                     "its file in CODA_NVRTC", n->major, n->minor, n->library.name()));
+  open_builtins(*n);
   opened = n.release();
   return *opened;
 }
