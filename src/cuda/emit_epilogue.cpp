@@ -31,8 +31,6 @@ std::vector<Piece> pieces(const Placed& b, int rows, int chunk) {
   return out;
 }
 
-const char* c_type(ValueKind k) { return k == ValueKind::real ? "float" : k == ValueKind::integer ? "int" : "bool"; }
-
 }  // namespace
 
 std::vector<Placed> place(const std::vector<Box>& boxes, int rows, int chunk) {

@@ -72,40 +72,18 @@ std::string constants(const Analysis& a, const Config& c, const Demand& d, const
   return out + "};\n";
 }
 
-/// Lays out Params: fields of 4 bytes, then of 8, each slot's in order.
 std::string params(const Page& page, const EpilogueWriter& epilogue, const Config& c, Emitted& e) {
-  std::string out = "struct Params {\n";
-  int at = 0;
-  const auto add = [&](Field::Kind kind, int slot, const char* type, const std::string& name, int size) {
-    at = (at + size - 1) / size * size;
-    e.fields.push_back({kind, slot, at, size});
-    out += format("  {} {};\n", type, name);
-    at += size;
-  };
-  add(Field::Kind::m, -1, "int", "M", 4);
-  add(Field::Kind::n, -1, "int", "N", 4);
-  add(Field::Kind::k, -1, "int", "K", 4);
-  add(Field::Kind::group, -1, "int", "group", 4);
-  add(Field::Kind::raster, -1, "int", "raster", 4);
-  add(Field::Kind::split_from, -1, "int", "split_from", 4);
-  add(Field::Kind::partials, -1, "float*", "partials", 8);
-  add(Field::Kind::counters, -1, "u32*", "counters", 8);
-  for (int slot = 0; slot < static_cast<int>(page.analysis.slots.size()); slot++) {
-    const Slot& s = page.analysis.slots[static_cast<std::size_t>(slot)];
-    const std::string name = safe_name(std::string(s.name));
-    for (const Field::Kind kind : {Field::Kind::pointer, Field::Kind::stride0, Field::Kind::stride1, Field::Kind::extent0, Field::Kind::extent1, Field::Kind::value}) {
-      if (page.fields.count({kind, slot}) == 0) continue;
-      switch (kind) {
-        case Field::Kind::pointer: add(kind, slot, s.role == Slot::Role::output ? "void*" : "const void*", name, 8); break;
-        case Field::Kind::stride0: add(kind, slot, "i64", name + "_stride0", 8); break;
-        case Field::Kind::stride1: add(kind, slot, "i64", name + "_stride1", 8); break;
-        case Field::Kind::extent0: add(kind, slot, "int", name + "_extent0", 4); break;
-        case Field::Kind::extent1: add(kind, slot, "int", name + "_extent1", 4); break;
-        default: add(kind, slot, is_integer(s.dtype) ? "int" : "float", name + "_value", 4); break;
-      }
-    }
-  }
-  e.params_bytes = (at + 7) / 8 * 8;
+  ParamsWriter w(e);
+  w.add(Field::Kind::m, -1, "int", "M", 4);
+  w.add(Field::Kind::n, -1, "int", "N", 4);
+  w.add(Field::Kind::k, -1, "int", "K", 4);
+  w.add(Field::Kind::group, -1, "int", "group", 4);
+  w.add(Field::Kind::raster, -1, "int", "raster", 4);
+  w.add(Field::Kind::split_from, -1, "int", "split_from", 4);
+  w.add(Field::Kind::partials, -1, "float*", "partials", 8);
+  w.add(Field::Kind::counters, -1, "u32*", "counters", 8);
+  w.add_slots(page.analysis.slots, page.fields);
+  std::string out = w.text();
   std::string where = epilogue.partials_methods();
   const std::string rows = e.row_values + e.row_picks > 0 ? "(M + 15) / 16" : "0", columns = e.column_values > 0 ? " + tiles_n()" : "",
                     totals = e.total_values > 0 ? " + 1" : "";
@@ -120,6 +98,41 @@ std::string params(const Page& page, const EpilogueWriter& epilogue, const Confi
 }
 
 }  // namespace
+
+std::string doc_comment(const Program& p) {
+  std::string out;
+  for (std::size_t from = 0; from < p.doc.size();) {
+    const std::size_t end = std::min(p.doc.find('\n', from), p.doc.size());
+    const std::string line = p.doc.substr(from, end - from);
+    out += line.empty() ? "//\n" : format("// {}{}\n", line, line.back() == '\\' ? "." : "");  // no line continuation
+    from = end + 1;
+  }
+  return out;
+}
+
+void ParamsWriter::add(Field::Kind kind, int slot, const char* type, const std::string& name, int size) {
+  at_ = (at_ + size - 1) / size * size;
+  e_.fields.push_back({kind, slot, at_, size});
+  text_ += format("  {} {};\n", type, name);
+  at_ += size;
+  e_.params_bytes = (at_ + 7) / 8 * 8;
+}
+
+void ParamsWriter::add_slots(const std::vector<Slot>& slots, const std::set<std::pair<Field::Kind, int>>& fields) {
+  for (int slot = 0; slot < static_cast<int>(slots.size()); slot++) {
+    const Slot& s = slots[static_cast<std::size_t>(slot)];
+    for (const Field::Kind kind : {Field::Kind::pointer, Field::Kind::stride0, Field::Kind::stride1, Field::Kind::extent0, Field::Kind::extent1, Field::Kind::value}) {
+      if (fields.count({kind, slot}) == 0) continue;
+      const std::string name = field_name(slots, kind, slot);
+      switch (kind) {
+        case Field::Kind::pointer: add(kind, slot, s.role == Slot::Role::output ? "void*" : "const void*", name, 8); break;
+        case Field::Kind::stride0: case Field::Kind::stride1: add(kind, slot, "i64", name, 8); break;
+        case Field::Kind::extent0: case Field::Kind::extent1: add(kind, slot, "int", name, 4); break;
+        default: add(kind, slot, is_integer(s.dtype) ? "int" : "float", name, 4); break;
+      }
+    }
+  }
+}
 
 Shape64 shape_of(const Config& c, const Demand& d) {
   Shape64 s;
@@ -165,13 +178,7 @@ Emitted write_page(const Analysis& a, const Config& c, const Demand& d, const Sh
   for (const Box& b : a.loads) add(b, 64);
   for (const Box& b : a.stores) add(b, 16);
 
-  e.source = format("// {} as {}.\n", a.program.name, c.name());
-  for (std::size_t from = 0; from < a.program.doc.size();) {
-    const std::size_t end = std::min(a.program.doc.find('\n', from), a.program.doc.size());
-    const std::string line = a.program.doc.substr(from, end - from);
-    e.source += line.empty() ? "//\n" : format("// {}{}\n", line, line.back() == '\\' ? "." : "");  // no line continuation
-    from = end + 1;
-  }
+  e.source = format("// {} as {}.\n", a.program.name, c.name()) + doc_comment(a.program);
   const std::string definitions = page.definitions();
   e.source += "#include \"gemm.cuh\"\n\nnamespace coda {\n\n" + constants(a, c, d, s) + "\n" + params_text + "\n" +
               format("struct Maps {{ const TensorMap &{}; }};\n\n", names) + (definitions.empty() ? "" : definitions + "\n") + epilogue_text +

@@ -83,7 +83,11 @@ std::string integer_literal(double v) {
   return i < 0 ? fmt::format("({})", i) : fmt::format("{}", i);
 }
 
+}  // namespace
+
 const char* c_type(ValueKind k) { return k == ValueKind::real ? "float" : k == ValueKind::integer ? "int" : "bool"; }
+
+std::string literal(const Node& n, bool to_real) { return n.is_integer && !to_real ? integer_literal(n.number) : real_literal(n.number); }
 
 bool is_constant(const Program& p, ValueId v) {
   const Node& n = p.node(v);
@@ -91,8 +95,6 @@ bool is_constant(const Program& p, ValueId v) {
   if (!is_elementwise(n.op) && n.op != Op::round_to) return false;
   return std::all_of(n.args.begin(), n.args.end(), [&](ValueId a) { return a == no_value || is_constant(p, a); });
 }
-
-}  // namespace
 
 std::string bare(const std::string& s) {
   if (s.size() < 2 || s.front() != '(') return s;
@@ -128,17 +130,21 @@ std::string safe_name(const std::string& name) {
 
 // ---------------------------------------------------------------- page
 
+std::string field_name(const std::vector<Slot>& slots, Field::Kind kind, int slot) {
+  const std::string name = safe_name(std::string(slots[static_cast<std::size_t>(slot)].name));
+  switch (kind) {
+    case Field::Kind::pointer: return name;
+    case Field::Kind::value: return name + "_value";
+    case Field::Kind::extent0: return name + "_extent0";
+    case Field::Kind::extent1: return name + "_extent1";
+    case Field::Kind::stride0: return name + "_stride0";
+    default: return name + "_stride1";
+  }
+}
+
 std::string Page::field(Field::Kind kind, int slot) {
   fields.insert({kind, slot});
-  const std::string name = safe_name(std::string(analysis.slots[static_cast<std::size_t>(slot)].name));
-  switch (kind) {
-    case Field::Kind::pointer: return "p." + name;
-    case Field::Kind::value: return "p." + name + "_value";
-    case Field::Kind::extent0: return "p." + name + "_extent0";
-    case Field::Kind::extent1: return "p." + name + "_extent1";
-    case Field::Kind::stride0: return "p." + name + "_stride0";
-    default: return "p." + name + "_stride1";
-  }
+  return "p." + field_name(analysis.slots, kind, slot);
 }
 
 namespace {
@@ -160,7 +166,7 @@ std::string member_name(Page& page, std::vector<Hoisted>& list, ValueId v, int t
 std::string Page::scalar(ValueId v) { return member_name(*this, scalars, v, -1, "scalar"); }
 std::string Page::row(ValueId v, int table) { return member_name(*this, rows, v, table, "row"); }
 
-std::string Page::definitions() const {
+std::string definitions_of(const std::set<Op>& ops) {
   std::set<std::string> wanted;
   for (Op op : ops) wanted.insert(identifier_of(op));
   // An op calls only ops above it, so one pass from the bottom finds all that are called.
@@ -361,6 +367,31 @@ bool even_pairs(const Program& p, ValueId v) {
 }
 }  // namespace
 
+std::string elementwise_text(const Program& p, const Node& n, const std::function<std::string(ValueId, bool)>& argument, std::set<Op>& ops) {
+  const int arity = arity_of(n.op);
+  const auto kind = [&](int i) { return p.node(n.args[static_cast<std::size_t>(i)]).type.kind; };
+  bool any_real = false;
+  const Rule rule = rule_of(n.op);
+  for (int i = rule == Rule::where ? 1 : 0; i < arity; i++) any_real = any_real || kind(i) == ValueKind::real;
+  const bool to_real = rule == Rule::real || ((rule == Rule::arith || rule == Rule::compare || rule == Rule::where) && any_real);
+  std::string args[3];
+  for (int i = 0; i < arity; i++)
+    args[i] = argument(n.args[static_cast<std::size_t>(i)], to_real && !(rule == Rule::where && i == 0));
+  const std::string formula(formula_of(n.op));
+  if (!substitutes(n.op)) {
+    ops.insert(n.op);
+    return fmt::format("{}({})", identifier_of(n.op), bare(args[0]));
+  }
+  // A remainder of what is never negative by a constant: one instruction for powers of two.
+  if (n.op == Op::mod && p.node(n.args[1]).op == Op::constant && p.node(n.args[1]).number > 0 && not_negative(p, n.args[0]))
+    return fmt::format("int(u32({}) % {}u)", bare(args[0]), args[1]);
+  const bool call = is_call(formula);
+  const std::string s = replace_words(formula, [&](std::string w) {
+    return w.size() == 1 && w[0] >= 'x' && w[0] <= 'z' ? call ? bare(args[w[0] - 'x']) : args[w[0] - 'x'] : w;
+  });
+  return call ? s : "(" + s + ")";
+}
+
 std::string Writer::lookup(const Node& n, int instance) {
   const Operand& o = a_.program.operands[static_cast<std::size_t>(n.index)];
   const int slot = a_.operand_slot(n.index);
@@ -391,35 +422,13 @@ std::string Writer::lookup(const Node& n, int instance) {
 std::string Writer::promoted(ValueId v, int instance, bool to_real) {
   const Node& n = a_.program.node(v);
   if (!to_real || n.type.kind != ValueKind::integer) return value(v, instance);
-  if (n.op == Op::constant) return real_literal(n.number);
+  if (n.op == Op::constant) return literal(n, true);
   return fmt::format("float({})", bare(value(v, instance)));
 }
 std::string Writer::real(ValueId v, int instance) { return promoted(v, instance, true); }
 
 std::string Writer::elementwise(const Node& n, int instance) {
-  const int arity = arity_of(n.op);
-  const auto kind = [&](int i) { return a_.program.node(n.args[static_cast<std::size_t>(i)]).type.kind; };
-  bool any_real = false;
-  const Rule rule = rule_of(n.op);
-  for (int i = rule == Rule::where ? 1 : 0; i < arity; i++) any_real = any_real || kind(i) == ValueKind::real;
-  const bool to_real = rule == Rule::real || ((rule == Rule::arith || rule == Rule::compare || rule == Rule::where) && any_real);
-  std::string args[3];
-  for (int i = 0; i < arity; i++)
-    args[i] = promoted(n.args[static_cast<std::size_t>(i)], instance, to_real && !(rule == Rule::where && i == 0));
-  const std::string formula(formula_of(n.op));
-  if (!substitutes(n.op)) {
-    page_.ops.insert(n.op);
-    return fmt::format("{}({})", identifier_of(n.op), bare(args[0]));
-  }
-  // A remainder of what is never negative by a constant: one instruction for powers of two.
-  if (n.op == Op::mod && a_.program.node(n.args[1]).op == Op::constant && a_.program.node(n.args[1]).number > 0 &&
-      not_negative(a_.program, n.args[0]))
-    return fmt::format("int(u32({}) % {}u)", bare(args[0]), args[1]);
-  const bool call = is_call(formula);
-  const std::string s = replace_words(formula, [&](std::string w) {
-    return w.size() == 1 && w[0] >= 'x' && w[0] <= 'z' ? call ? bare(args[w[0] - 'x']) : args[w[0] - 'x'] : w;
-  });
-  return call ? s : "(" + s + ")";
+  return elementwise_text(a_.program, n, [&](ValueId v, bool to_real) { return promoted(v, instance, to_real); }, page_.ops);
 }
 
 std::string Writer::declare(ValueId v, int instance, const std::string& expression) {
@@ -450,7 +459,7 @@ std::string Writer::value(ValueId v, int instance) {
   if (const auto known = memo_.find({v, instance}); known != memo_.end()) return known->second;
   const auto remember = [&](std::string s) { return memo_[{v, instance}] = std::move(s); };
 
-  if (n.op == Op::constant) return n.is_integer ? integer_literal(n.number) : real_literal(n.number);
+  if (n.op == Op::constant) return literal(n, false);
   if (n.op == Op::extent) return n.index == 0 ? "p.M" : n.index == 1 ? "p.N" : "p.K";
   const bool tile = n.type.stage == Stage::tile;
   if (tile && w == Width::none && !is_constant(a_.program, v)) {

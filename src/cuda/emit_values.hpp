@@ -1,5 +1,6 @@
 // Values of a program as CUDA expressions. Internal to src/cuda/emit*.
 #pragma once
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -18,6 +19,19 @@ struct Hoisted {
   bool operator==(const Hoisted& o) const { return value == o.value && table == o.table; }
 };
 
+/// The CUDA type of a value, and a constant's spelling in it or, with `to_real`, as a real number.
+const char* c_type(ValueKind);
+std::string literal(const Node& constant, bool to_real);
+/// Whether nothing but constants is under `v`.
+bool is_constant(const Program&, ValueId v);
+/// An element-wise op as an expression; `argument(v, to_real)` writes its arguments. An op that has to be a function goes
+/// into `ops`.
+std::string elementwise_text(const Program&, const Node&, const std::function<std::string(ValueId, bool)>& argument, std::set<Op>& ops);
+/// Definitions of `ops` and of what they call, in the order of ops.def.
+std::string definitions_of(const std::set<Op>& ops);
+/// The name in Params of what a page reads of a slot.
+std::string field_name(const std::vector<Slot>&, Field::Kind, int slot);
+
 /// What the parts of one page share.
 struct Page {
   explicit Page(const Analysis& a) : analysis(a) {}
@@ -31,8 +45,7 @@ struct Page {
   std::string field(Field::Kind kind, int slot);
   std::string scalar(ValueId v);                ///< the member that holds it
   std::string row(ValueId v, int table = -1);
-  /// Definitions of `ops` and of what they call, in the order of ops.def.
-  std::string definitions() const;
+  std::string definitions() const { return definitions_of(ops); }
 };
 
 /// Writes the statements of one scope. What surrounds it: nothing (scalar), a row (in begin_rows: `r` is being filled; in

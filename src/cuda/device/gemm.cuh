@@ -15,16 +15,11 @@
 // The epilogue E is the emitted struct: it computes, and names the boxes to move; this file owns every barrier.
 #pragma once
 #include "box.cuh"
+#include "pairs.cuh"
 #include "reduce.cuh"
 #include "wgmma.cuh"
 
 namespace coda {
-
-/// Column of member `part` of pair p, in heads of HEAD columns whose first ROTARY pair half-split and the rest likewise.
-template <int HEAD, int ROTARY> DEV int head_column(int part, int p) {
-  const int i = p % (HEAD / 2), h = 2 * (p - i);
-  return i < ROTARY / 2 ? h + i + part * (ROTARY / 2) : h + ROTARY / 2 + i + part * ((HEAD - ROTARY) / 2);
-}
 
 /// The tile's columns. PARTS 1: neighbours. PARTS 2: a tile holds BN/2 pairs; its first BN/2 columns are their first
 /// members and the others their partners, by halves of N (HEAD 0) or inside heads of HEAD columns whose first ROTARY
