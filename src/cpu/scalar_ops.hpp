@@ -38,7 +38,9 @@ constexpr Wrapping floor_modulo(Wrapping a, Wrapping b) {
 template <class T>
 struct Formulas {
   static T exp(T x) { return std::exp(x); }
+  static T expm1(T x) { return std::expm1(x); }
   static T log(T x) { return std::log(x); }
+  static T log1p(T x) { return std::log1p(x); }
   static T sqrt(T x) { return std::sqrt(x); }
   static T rsqrt(T x) { return 1 / std::sqrt(x); }
   static T tanh(T x) { return std::tanh(x); }

@@ -1,5 +1,5 @@
-// Elementary functions on vectors of f32, without branches: exp, log, sqrt, rsqrt, tanh, erf, sin, cos. Errors are
-// below 2 ulp (tests/cpu/vmath_test.cpp measures them); NaN, infinities, zeros and subnormals go where the functions
+// Elementary functions on vectors of f32, without branches: exp, expm1, log, log1p, sqrt, rsqrt, tanh, erf, sin, cos.
+// Errors are below 2 ulp (tests/cpu/kernels_test.cpp measures them); NaN, infinities, zeros and subnormals go where the functions
 // send them. The polynomials are near-minimax fits (Chebyshev, 40 digits) on the intervals named.
 
 /// c[0] x^n + ... + c[n].
@@ -23,39 +23,80 @@ inline VecF floor(VecF x) {
   return select(abs(x) < 4194304.0f, copy_sign(down, x), x);
 }
 
-inline VecF exp(VecF x) {
-  // e^-104 rounds to 0 and e^89 to infinity, by the two-step scaling below.
-  x = select(x < -104.0f, VecF(-104.0f), x);
-  x = select(x > 89.0f, VecF(89.0f), x);
+/// e^x as 2^k (1 + p), |x| <= 104.
+struct Power {
+  VecF p;  ///< e^r - 1, right to an ulp of itself
+  VecI k;
+};
+
+inline Power power_of(VecF x) {
   const VecF shifted = x * 1.44269504f + round_magic;
   const VecF n = shifted - round_magic;
   const VecF r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
   static constexpr float c[] = {0.000198911801583f, 0.00139338204898f, 0.00833331075458f,
                                 0.0416664633863f,   0.166666666818f,   0.500000001362f};  // (e^r - 1 - r) / r^2
-  const VecF y = (r * r) * polynomial(r, c) + r + 1;
-  const VecI k = bits(shifted) - bits(VecF(round_magic));
-  const VecI half = shift_right_signed(k, 1);
-  const auto power = [](VecI e) { return from_bits(shift_left(e + 127, 23)); };
-  return y * power(half) * power(k - half);
+  return {(r * r) * polynomial(r, c) + r, bits(shifted) - bits(VecF(round_magic))};
+}
+inline VecF two_to(VecI e) { return from_bits(shift_left(e + 127, 23)); }
+
+/// e^-104 rounds to 0 and e^89 to infinity, by scaling in two steps.
+inline VecF within_range_of_exp(VecF x) {
+  x = select(x < -104.0f, VecF(-104.0f), x);
+  return select(x > 89.0f, VecF(89.0f), x);
+}
+
+inline VecF exp(VecF x) {
+  const Power y = power_of(within_range_of_exp(x));
+  const VecI half = shift_right_signed(y.k, 1);
+  return (y.p + 1) * two_to(half) * two_to(y.k - half);
+}
+
+inline VecF expm1(VecF x) {
+  const Power y = power_of(within_range_of_exp(x));
+  const VecI half = shift_right_signed(y.k, 1), rest = y.k - half;
+  // 2^k p + (2^k - 1), which is p alone where k is 0.
+  const VecF v = (y.p * two_to(half) + (two_to(half) - two_to(-rest))) * two_to(rest);
+  return select(x == 0, x, v);  // the sign of 0
+}
+
+constexpr std::int32_t log_base = 0x3F3504F3;  // sqrt(1/2): mantissas run over [sqrt(1/2), sqrt(2))
+
+/// n log 2 + log(1 + f), sqrt(1/2) <= 1 + f < sqrt(2); `low` is a small term besides.
+inline VecF log_series(VecF n, VecF f, VecF low) {
+  static constexpr float c[] = {0.0697161147145f, -0.114797338466f, 0.116854199235f, -0.124256873315f, 0.142490576457f,
+                                -0.166678023195f, 0.200007157489f,  -0.24999996958f, 0.3333333118f};
+  const VecF square = f * f;
+  const VecF tail = square * f * polynomial(f, c) + ((n * -2.12194440e-4f + low) - square * 0.5f);
+  return n * 0.693359375f + (f + tail);
+}
+/// What log gives outside (0, infinity).
+inline VecF log_special(VecF x) {
+  const VecF infinity = __builtin_inff();
+  return select(x == infinity, infinity, select(x == 0, -infinity, VecF(__builtin_nanf(""))));
 }
 
 inline VecF log(VecF x) {
   const VecB subnormal = x < 0x1p-126f;
   const VecF scaled = select(subnormal, x * 0x1p23f, x);
-  const VecI base = 0x3F3504F3;  // sqrt(1/2): the mantissa runs over [sqrt(1/2), sqrt(2))
-  const VecI e = shift_right_signed(bits(scaled) - base, 23);
+  const VecI e = shift_right_signed(bits(scaled) - log_base, 23);
   const VecF f = from_bits(bits(scaled) - shift_left(e, 23)) - 1;
   VecF n;
   n.v = __builtin_convertvector(e.v, RawF);
   n = n - select(subnormal, VecF(23), VecF(0));
-  static constexpr float c[] = {0.0697161147145f, -0.114797338466f, 0.116854199235f, -0.124256873315f, 0.142490576457f,
-                                -0.166678023195f, 0.200007157489f,  -0.24999996958f, 0.3333333118f};
-  const VecF square = f * f;
-  const VecF tail = square * f * polynomial(f, c) + (n * -2.12194440e-4f - square * 0.5f);
-  const VecF y = n * 0.693359375f + (f + tail);
-  const VecF infinity = __builtin_inff();
-  const VecF special = select(x == infinity, infinity, select(x == 0, -infinity, VecF(__builtin_nanf(""))));
-  return select((x > 0) & (x < infinity), y, special);
+  return select((x > 0) & (x < __builtin_inff()), log_series(n, f, 0), log_special(x));
+}
+
+inline VecF log1p(VecF x) {
+  const VecF u = x + 1;
+  const VecI e = shift_right_signed(bits(u) - log_base, 23);
+  VecF n;
+  n.v = __builtin_convertvector(e.v, RawF);
+  // Near 0 the series takes x itself; elsewhere what u lost of it, relative to u.
+  const VecB near = e == 0;
+  const VecF lost = select(x < 1, x - (u - 1), VecF(1) - (u - x)) / u;
+  const VecF f = select(near, x, from_bits(bits(u) - shift_left(e, 23)) - 1);
+  const VecF y = log_series(n, f, select(near, VecF(0), lost));
+  return select((x > -1) & (x < __builtin_inff()), select(x == 0, x, y), log_special(u));
 }
 
 inline VecF sqrt(VecF x) {

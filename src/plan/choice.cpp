@@ -125,7 +125,7 @@ double tile_work(const Program& p) {
     using enum Op;
     switch (n.op) {
       case constant: case operand: case extent: case row: case col: case acc: case split: case join: break;
-      case exp: case log: case sqrt: case rsqrt: case tanh: case sin: case cos: case div: cycles += width * special; break;
+      case exp: case expm1: case log: case log1p: case sqrt: case rsqrt: case tanh: case sin: case cos: case div: cycles += width * special; break;
       case erf: case sigmoid: case silu: case gelu: case gelu_tanh: case softplus: cycles += width * 2 * special; break;
       case softmax_sum: cycles += special + 2 * plain; break;  // one exp for each element of what it reduces
       case reduce_sum: case reduce_max: case softmax_max: case pick: cycles += plain; break;

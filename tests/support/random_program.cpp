@@ -245,7 +245,7 @@ class Generator {
 
   Value function(const Value& x) {
     const Value small = o_.tame ? clamp(x, -6.0, 4.0) : x;
-    switch (r_.below(19)) {
+    switch (r_.below(21)) {
       case 0: return -x;
       case 1: return abs(x);
       case 2: return exp(small);
@@ -270,6 +270,8 @@ class Generator {
           return x + round_to(o_.tame ? operand(Layout::row, Width::none) : x, formats[r_.below(o_.fp8 ? 5 : 3)]);
         }
         [[fallthrough]];
+      case 18: return expm1(small);
+      case 19: return o_.tame ? log1p(x * x) : log1p(x);
       default: return x * 0.5;
     }
   }

@@ -8,7 +8,9 @@ namespace coda {
 DEV float real(double c) { return (float)c; }
 /// Two instructions, against the library's nine: within 2^-22 and |x|·2^-24 of the value, and 0 below 2^-126.
 DEV float exp(float x) { return exp2_fast(x * 1.4426950408889634f); }
+DEV float expm1(float x) { return ::expm1f(x); }
 DEV float log(float x) { return ::logf(x); }
+DEV float log1p(float x) { return ::log1pf(x); }
 DEV float sqrt(float x) { return ::sqrtf(x); }
 DEV float rsqrt(float x) { return ::rsqrtf(x); }
 DEV float tanh(float x) { return ::tanhf(x); }
