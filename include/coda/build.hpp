@@ -146,7 +146,7 @@ class Epilogue {
   Pair let(std::string_view first, std::string_view second, const Pair& values);
 
   void output(std::string_view name, DType t, std::initializer_list<Dim> extents, const Arg& value);
-  /// `out name += value`.
+  /// `out name += value`, or `finish name += value` where `extents` aren't a matrix's.
   void accumulate(std::string_view name, DType t, std::initializer_list<Dim> extents, const Arg& value);
   void finish(std::string_view name, DType t, std::initializer_list<Dim> extents, const Arg& value);
 

@@ -1,5 +1,5 @@
 // Transformer operators: plain functions over tensor views, forward beside backward. Each runs one standard program
-// (see programs/) where its tensors lie; matrices may be f32, bf16 or f16, all of one call alike, with any strides that
+// (see programs/), or a few, where its tensors lie, host memory or a GPU; matrices may be f32, bf16 or f16, all of one call alike, with any strides that
 // the engine takes.
 //
 // Rows are tokens (M), D is the model's width. Weights are as Hugging Face stores them, [out, in]. `h` is x⊙w, the
@@ -66,19 +66,19 @@ struct LinearResidualNorm {
 void linear_residual_norm(const Context& context, const LinearResidualNorm& t);
 
 /// Backward of z = rstd⊙(h·Wᵀ), h = x⊙norm_weight, with x̂ = x·rstd:
-///   dh = dz·W;  dx = dresidual + rstd⊙(dh⊙norm_weight - x̂·zdz/D);  dnorm_weight = Σ_m dh⊙x̂
+///   dh = dz·W;  dx = dresidual + rstd⊙(dh⊙norm_weight - x̂·zdz/D);  dnorm_weight += Σ_m dh⊙x̂
 /// zdz = Σ_n z·dz comes from the operator that produced dz. x̂⊙norm_weight is the operand of W's gradient.
 struct NormBackward {
   Tensor dz;            ///< [M, N]
   Tensor weight;        ///< [N, D]
   Tensor x;             ///< [M, D]
-  Tensor dresidual;     ///< [M, D]; strides may be 0
+  Tensor dresidual;     ///< [M, D]; strides may be 0; optional: 0
   Tensor norm_weight;   ///< [D]
   Tensor rstd;          ///< f32[M]
   Tensor zdz;           ///< f32[M]
   Tensor dx;            ///< out [M, D]
   Tensor normed;        ///< out [M, D]: x̂⊙norm_weight; optional
-  Tensor dnorm_weight;  ///< out f32[D]; optional
+  Tensor dnorm_weight;  ///< += f32[D]; optional
 };
 void norm_backward(const Context& context, const NormBackward& t);
 
@@ -120,18 +120,19 @@ struct LinearNormRope {
 };
 void linear_norm_rope(const Context& context, const LinearNormRope& t);
 
-/// The rotation's gradient, in place on dqkv, and zdz = Σ qkv·dqkv (equal before and after: a rotation is orthogonal).
-/// One pass on the host, not a product: f32 only.
+/// dz = dqkv rotated back, and zdz = Σ qkv·dqkv (equal before and after: a rotation is orthogonal). One pass, without a
+/// product. A row whose position is outside the tables gets NaN.
 struct RotaryBackward {
-  Tensor qkv;       ///< f32[M, W], as linear_norm_rope returned it
+  Tensor qkv;       ///< [M, W], as linear_norm_rope returned it
   Tensor position;  ///< i64[M]
   Tensor cos, sin;  ///< f32[positions, head_dim / 2]
   std::int64_t head_dim = 0;
   std::int64_t rotated_columns = 0;
-  Tensor dqkv;  ///< in and out f32[M, W]
-  Tensor zdz;   ///< out f32[M]
+  Tensor dqkv;                       ///< [M, W]
+  Tensor dz;                         ///< out [M, W]; not dqkv's memory
+  Tensor zdz;                        ///< out f32[M]
 };
-void rotary_backward(const RotaryBackward& t);
+void rotary_backward(const Context& context, const RotaryBackward& t);
 
 // ---------------------------------------------------------------- LM head and cross entropy
 
@@ -144,7 +145,8 @@ struct CrossEntropyOptions {
 };
 
 /// Loss of each row for logits z = [rstd⊙](x·Wᵀ) [+ bias], and the statistics that the backward pass needs. No logits
-/// are stored unless wanted. A target that is neither ignored nor in [0, V) is Error(value).
+/// are stored unless wanted. A target that is neither ignored nor in [0, V) is Error(value) on the CPU, a loss and a
+/// gradient of NaN in its row on a GPU.
 struct LinearCrossEntropy {
   Tensor x;       ///< [M, D]: h, where rstd is given
   Tensor weight;  ///< [V, D]
@@ -170,6 +172,19 @@ double reduce_loss(Reduction reduction, const Tensor& loss, const Tensor& target
 void loss_scale(Reduction reduction, const Tensor& upstream, const Tensor& target, std::int64_t ignore_index,
                 const Tensor& scale);
 
+/// The two above on any device, without waiting for it: total = Σ loss, divided for a mean; factor = upstream, divided
+/// for a mean, 0 where all rows are ignored. As the scale of every row the factor is a vector of stride 0.
+struct MeanLoss {
+  Reduction reduction = Reduction::mean;  ///< mean or sum
+  Tensor loss;                            ///< f32[M]
+  Tensor target;                          ///< i64[M]
+  std::int64_t ignore_index = -100;
+  Tensor upstream;  ///< f32[]
+  Tensor total;     ///< out f32[]; optional
+  Tensor factor;    ///< out f32[]; optional
+};
+void mean_loss(const Context& context, const MeanLoss& t);
+
 /// dx = dz·W and dW += dzᵀ·x for dz = (softmax(z) - onehot)⊙scale, a chunk of rows at a time: `workspace` holds the
 /// chunk's dz, so logits never exist whole.
 struct LinearCrossEntropyBackward {
@@ -187,8 +202,7 @@ struct LinearCrossEntropyBackward {
 };
 void linear_cross_entropy_backward(const Context& context, const LinearCrossEntropyBackward& t);
 
-/// The same behind a delayed norm: x is what the norm read, h = x⊙norm_weight what linear_cross_entropy was given. On
-/// the host.
+/// The same behind a delayed norm: x is what the norm read, h = x⊙norm_weight what linear_cross_entropy was given.
 struct NormLinearCrossEntropyBackward {
   Tensor x;            ///< [M, D]
   Tensor h;            ///< [M, D]
@@ -201,6 +215,7 @@ struct NormLinearCrossEntropyBackward {
   CrossEntropyOptions options;
   Tensor workspace;     ///< scratch [rows of a chunk, V]
   Tensor normed;        ///< scratch [rows of a chunk, D]
+  Tensor zdz;           ///< scratch f32[rows of a chunk]
   Tensor dx;            ///< out [M, D]
   Tensor dweight;       ///< += f32[V, D]
   Tensor dnorm_weight;  ///< += f32[D]

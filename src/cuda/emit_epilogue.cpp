@@ -339,7 +339,7 @@ void EpilogueWriter::finish(Writer& w, Width width, bool rows, int instance, con
     const int slot = a_.output_slot(static_cast<int>(o));
     const std::string v = bare(w.real(output.value, instance));
     const std::string at = index.empty() ? "0" : format("{} * {}", index, page_.field(Field::Kind::stride0, slot));
-    w.line(format("store1({}(), {}, {}, {});", tag_of(output.dtype), page_.field(Field::Kind::pointer, slot), at, v));
+    w.line(format("{}({}(), {}, {}, {});", output.accumulate ? "accumulate1" : "store1", tag_of(output.dtype), page_.field(Field::Kind::pointer, slot), at, v));
   }
 }
 

@@ -205,7 +205,7 @@ void Epilogue::output(std::string_view name, DType t, std::initializer_list<Dim>
   store(name, t, extents, value, false, false);
 }
 void Epilogue::accumulate(std::string_view name, DType t, std::initializer_list<Dim> extents, const Arg& value) {
-  store(name, t, extents, value, true, false);
+  store(name, t, extents, value, true, extents.size() < 2);
 }
 void Epilogue::finish(std::string_view name, DType t, std::initializer_list<Dim> extents, const Arg& value) {
   store(name, t, extents, value, false, true);

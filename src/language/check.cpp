@@ -104,8 +104,10 @@ class Checker {
     if (!is_float(o.dtype) || o.dtype == DType::f64)
       refuse(o.where,
              fmt::format("the output '{}' of {}: expected f32, bf16, f16, e4m3 or e5m2", o.name, name_of(o.dtype)));
+    if (o.accumulate && o.dtype != DType::f32 && o.dtype != DType::bf16)
+      refuse(o.where, fmt::format("{} '{}' accumulates into {}: expected f32 or bf16; += adds to what is stored",
+                                  o.finish ? "finish" : "out", o.name, name_of(o.dtype)));
     if (o.finish) {
-      if (o.accumulate) refuse(o.where, fmt::format("finish '{}' with +=: expected =; only out accumulates", o.name));
       if (o.shape.layout != Layout::scalar && o.shape.layout != Layout::row && o.shape.layout != Layout::column)
         refuse(o.where, fmt::format("finish '{}' has the extents {}: expected [], [M], [N], [N/2] or [2N]; a matrix is "
                                     "an out",
@@ -116,9 +118,6 @@ class Checker {
       refuse(o.where, fmt::format("out '{}' has the extents {}: expected [M, N], [M, N/2], [M, 2N] or one of these "
                                   "transposed; a value for each row or column is a reduction, stored by finish",
                                   o.name, spell(o.shape)));
-    if (o.accumulate && o.dtype != DType::f32 && o.dtype != DType::bf16)
-      refuse(o.where, fmt::format("out '{}' accumulates into {}: expected f32 or bf16; += adds to what is stored",
-                                  o.name, name_of(o.dtype)));
   }
 
   void check_node(const Node& n) {

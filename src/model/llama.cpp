@@ -23,10 +23,6 @@ Tensor view(float* data, std::int64_t rows, std::int64_t columns) {
 
 Tensor view(float* data, std::int64_t n) { return Tensor::contiguous(data, DType::f32, std::span(&n, 1)); }
 
-void add_to(float* sum, const HostTensor& x) {
-  for (std::int64_t i = 0; i < x.numel(); ++i) sum[i] += x.as<float>()[i];
-}
-
 }  // namespace
 
 Llama::Llama(const LlamaConfig& c, std::int64_t batch, std::int64_t sequence, ops::Context context)
@@ -66,10 +62,10 @@ Llama::Llama(const LlamaConfig& c, std::int64_t batch, std::int64_t sequence, op
   dx1_ = rows(D);
   dz_ = rows(2 * c.feed_forward);
   dqkv_ = rows(c.qkv_width());
+  drotated_ = rows(c.qkv_width());
   dattention_ = rows(c.attention_width());
   normed_ = rows(D);
   zdz_ = row();
-  dnorm_ = HostTensor(DType::f32, {D});
   dlogits_ = HostTensor(DType::f32, {std::min(M, head_chunk), c.vocabulary});
 }
 
@@ -119,6 +115,7 @@ double Llama::loss(const Parameters<float>& parameters, std::span<const std::int
                                                      .options = options,
                                                      .workspace = dlogits_,
                                                      .normed = normed_,
+                                                     .zdz = zdz_,
                                                      .dx = dx_,
                                                      .dweight = view(gradients->lm_head(), V, D),
                                                      .dnorm_weight = view(gradients->norm(), D)});
@@ -200,21 +197,21 @@ void Llama::backward_layer(const Parameters<float>& parameters, std::int64_t l, 
                                 .zdz = zdz_,
                                 .dx = dx1_,
                                 .normed = normed_,
-                                .dnorm_weight = dnorm_});
-  add_to(dw.norm2.as<float>(), dnorm_);
+                                .dnorm_weight = dw.norm2});
   ops::weight_grad(context_, {.dy = dz_, .x = normed_, .dweight = dw.gate_up});
 
   ops::linear_backward(context_, {.dy = dx1_, .weight = w.o, .dx = dattention_});
   ops::weight_grad(context_, {.dy = dx1_, .x = s.attention, .dweight = dw.o});
-  ops::attention_backward(shape_, s.qkv, s.attention, s.lse, dattention_, dqkv_);
-  ops::rotary_backward({.qkv = s.qkv,
-                        .position = position_,
-                        .cos = cos_,
-                        .sin = sin_,
-                        .head_dim = config_.head_dim,
-                        .rotated_columns = (config_.query_heads + config_.kv_heads) * config_.head_dim,
-                        .dqkv = dqkv_,
-                        .zdz = zdz_});
+  ops::attention_backward(shape_, s.qkv, s.attention, s.lse, dattention_, drotated_);
+  ops::rotary_backward(context_, {.qkv = s.qkv,
+                                  .position = position_,
+                                  .cos = cos_,
+                                  .sin = sin_,
+                                  .head_dim = config_.head_dim,
+                                  .rotated_columns = (config_.query_heads + config_.kv_heads) * config_.head_dim,
+                                  .dqkv = drotated_,
+                                  .dz = dqkv_,
+                                  .zdz = zdz_});
   ops::norm_backward(context_, {.dz = dqkv_,
                                 .weight = w.qkv,
                                 .x = entering(l),
@@ -224,8 +221,7 @@ void Llama::backward_layer(const Parameters<float>& parameters, std::int64_t l, 
                                 .zdz = zdz_,
                                 .dx = dx_,
                                 .normed = normed_,
-                                .dnorm_weight = dnorm_});
-  add_to(dw.norm1.as<float>(), dnorm_);
+                                .dnorm_weight = dw.norm1});
   ops::weight_grad(context_, {.dy = dqkv_, .x = normed_, .dweight = dw.qkv});
 }
 

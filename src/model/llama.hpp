@@ -2,7 +2,7 @@
 //
 // Forward, per layer:  norm_rope, attention, residual_norm, norm_swiglu, residual_norm
 // Backward, per layer: swiglu_backward, weight_grad, norm_backward, weight_grad, linear, weight_grad, attention,
-//                      rotary_backward, norm_backward, weight_grad
+//                      rope_backward, norm_backward, weight_grad
 // Saved per layer: attention out and its lse, x1, x2, rstd1, rstd2, z, rotated qkv. h and y are formed again in
 // backward epilogues. The logits never exist whole.
 #pragma once
@@ -55,7 +55,7 @@ class Llama {
   HostTensor position_, cos_, sin_;
   std::vector<Layer> layers_;
   HostTensor x0_, rstd0_, h_, y_, loss_, zmax_, zsum_;
-  HostTensor dx_, dx1_, dz_, dqkv_, dattention_, normed_, zdz_, dnorm_, dlogits_;
+  HostTensor dx_, dx1_, dz_, dqkv_, drotated_, dattention_, normed_, zdz_, dlogits_;
 };
 
 }  // namespace coda::model

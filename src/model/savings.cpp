@@ -19,6 +19,7 @@ namespace {
 /// Bytes of one call: of the program without the outputs that this call doesn't compute.
 void count(const Program& whole, Slots slots, FusionSavings& savings) {
   const Extents extents = check_arguments(whole, slots);
+  if (extents.k == 0) return;  // a pass without a product: nothing is fused
   Program p = whole;
   Sizes sizes{{"M", extents.m}, {"N", extents.n}, {"K", extents.k}};
   for (const Slot& slot : whole.slots()) {

@@ -34,7 +34,7 @@ struct LogitsBackward {
   Tensor x, weight, rstd, bias, target, zmax, zsum, scale;
   const CrossEntropyOptions& options;
   std::int64_t first, count;  ///< of the rows of x, rstd, target, zmax, zsum and scale
-  Tensor dz, zdz;
+  Tensor dz, zdz, dbias;
 };
 void logits_backward(const Context& context, const LogitsBackward& t) {
   const auto part = [&](const Tensor& whole) { return given(whole) ? rows_of(whole, t.first, t.count) : whole; };
@@ -52,7 +52,18 @@ void logits_backward(const Context& context, const LogitsBackward& t) {
           {"smooth", scalar(t.options.label_smoothing)},
           {"z_weight", scalar(t.options.z_loss)},
           {"dz", t.dz},
-          {"zdz", t.zdz}});
+          {"zdz", t.zdz},
+          {"dbias", t.dbias}});
+}
+
+/// Refuses tensors that a function of the host would have to read or write on a GPU.
+void need_host(const char* function, std::initializer_list<std::pair<const char*, const Tensor*>> tensors,
+               const char* way_out) {
+  for (const auto& [name, t] : tensors) {
+    if (t->device.type == DeviceType::cpu) continue;
+    throw Error(ErrorKind::unsupported, fmt::format("{}: '{}' is {} on a GPU, expected host memory: {}", function, name,
+                                                    describe(*t), way_out));
+  }
 }
 
 std::int64_t target_at(const Tensor& target, std::int64_t m) {
@@ -87,6 +98,7 @@ void linear_cross_entropy(const Context& context, const LinearCrossEntropy& t) {
 }
 
 double reduce_loss(Reduction reduction, const Tensor& loss, const Tensor& target, std::int64_t ignore_index) {
+  need_host("reduce_loss", {{"loss", &loss}, {"target", &target}}, "use mean_loss, which leaves the mean on the GPU");
   if (reduction == Reduction::none) {
     throw Error(ErrorKind::value, "reduce_loss: Reduction::none has no sum; use the losses as they are");
   }
@@ -99,6 +111,8 @@ double reduce_loss(Reduction reduction, const Tensor& loss, const Tensor& target
 
 void loss_scale(Reduction reduction, const Tensor& upstream, const Tensor& target, std::int64_t ignore_index,
                 const Tensor& scale) {
+  need_host("loss_scale", {{"upstream", &upstream}, {"target", &target}, {"scale", &scale}},
+            "use mean_loss, whose factor is the scale of every row");
   const bool one = reduction != Reduction::none;
   if (upstream.dtype != DType::f32 || upstream.rank != (one ? 0 : 1) ||
       (!one && upstream.shape[0] != target.shape[0])) {
@@ -117,11 +131,24 @@ void loss_scale(Reduction reduction, const Tensor& upstream, const Tensor& targe
   }
 }
 
+void mean_loss(const Context& context, const MeanLoss& t) {
+  if (t.reduction == Reduction::none) {
+    throw Error(ErrorKind::value, "mean_loss: Reduction::none has no mean; the upstream gradient of each row is its "
+                                  "scale as it is");
+  }
+  launch(context, "loss_mean", {{"mean", t.reduction == Reduction::mean}},
+         {{"A", empty_factor(DType::bf16, t.target.shape[0], t.target.device)},
+          {"B", empty_factor(DType::bf16, 1, t.target.device)},
+          {"target", t.target},
+          {"ignore", scalar(t.ignore_index)},
+          {"loss", t.loss},
+          {"upstream", t.upstream},
+          {"total", t.total},
+          {"factor", t.factor}});
+}
+
 void linear_cross_entropy_backward(const Context& context, const LinearCrossEntropyBackward& t) {
   const std::int64_t rows = t.x.shape[0], chunk = chunk_rows(t.workspace, t.weight);
-  // The bias's gradient is that of a weight whose input is 1 in every row.
-  const HostTensor one(t.x.dtype, {1, 1});
-  store(one, 0, 1.0);
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const std::int64_t count = std::min(chunk, rows - first);
     const Tensor dz = rows_of(t.workspace, 0, count);
@@ -137,27 +164,19 @@ void linear_cross_entropy_backward(const Context& context, const LinearCrossEntr
                               .first = first,
                               .count = count,
                               .dz = dz,
-                              .zdz = {}});
+                              .zdz = {},
+                              .dbias = t.dbias});
     if (given(t.dx)) linear_backward(context, {.dy = dz, .weight = t.weight, .dx = rows_of(t.dx, first, count)});
     if (given(t.dweight)) weight_grad(context, {.dy = dz, .x = rows_of(t.x, first, count), .dweight = t.dweight});
-    if (given(t.dbias)) {
-      Tensor ones = one;
-      ones.shape = {count, 1};
-      ones.stride = {0, 1};
-      Tensor dbias = t.dbias;
-      dbias.rank = 2;
-      dbias.shape[1] = dbias.stride[1] = 1;
-      weight_grad(context, {.dy = dz, .x = ones, .dweight = dbias});
-    }
   }
 }
 
 void norm_linear_cross_entropy_backward(const Context& context, const NormLinearCrossEntropyBackward& t) {
-  const std::int64_t rows = t.x.shape[0], width = t.x.shape[1], chunk = chunk_rows(t.workspace, t.weight);
-  const HostTensor zdz(DType::f32, {chunk}), dnorm_weight(DType::f32, {width}), zero(t.x.dtype, {1, 1});
+  const std::int64_t rows = t.x.shape[0], chunk = chunk_rows(t.workspace, t.weight);
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const std::int64_t count = std::min(chunk, rows - first);
-    const Tensor dz = rows_of(t.workspace, 0, count), normed = rows_of(t.normed, 0, count);
+    const Tensor dz = rows_of(t.workspace, 0, count), normed = rows_of(t.normed, 0, count),
+                 zdz = rows_of(t.zdz, 0, count);
     logits_backward(context, {.x = t.h,
                               .weight = t.weight,
                               .rstd = t.rstd,
@@ -170,24 +189,19 @@ void norm_linear_cross_entropy_backward(const Context& context, const NormLinear
                               .first = first,
                               .count = count,
                               .dz = dz,
-                              .zdz = rows_of(zdz, 0, count)});
-    Tensor nothing = zero;  // the loss is all that reads x
-    nothing.shape = {count, width};
-    nothing.stride = {0, 0};
+                              .zdz = zdz,
+                              .dbias = {}});
     norm_backward(context, {.dz = dz,
                             .weight = t.weight,
                             .x = rows_of(t.x, first, count),
-                            .dresidual = nothing,
+                            .dresidual = {},  // the loss is all that reads x
                             .norm_weight = t.norm_weight,
                             .rstd = rows_of(t.rstd, first, count),
-                            .zdz = rows_of(zdz, 0, count),
+                            .zdz = zdz,
                             .dx = rows_of(t.dx, first, count),
                             .normed = normed,
-                            .dnorm_weight = dnorm_weight});
+                            .dnorm_weight = t.dnorm_weight});
     weight_grad(context, {.dy = dz, .x = normed, .dweight = t.dweight});
-    for (std::int64_t j = 0; j < width; ++j) {
-      t.dnorm_weight.as<float>()[j * t.dnorm_weight.stride[0]] += dnorm_weight.as<float>()[j];
-    }
   }
 }
 

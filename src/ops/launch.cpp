@@ -35,6 +35,11 @@ void launch(const Context& context, std::string_view name, const ParamValues& pa
   run(program, slots, context.stream);
 }
 
+Tensor empty_factor(DType dtype, std::int64_t extent, Device device) {
+  const std::int64_t shape[] = {extent, 0};
+  return Tensor::contiguous(nullptr, dtype, shape, device);
+}
+
 Tensor rows_of(const Tensor& t, std::int64_t first, std::int64_t count) {
   Tensor part = t;
   part.shape[0] = count;

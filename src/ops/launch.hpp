@@ -30,6 +30,9 @@ inline Tensor scalar(const std::int32_t& x) {
   return Tensor::contiguous(const_cast<std::int32_t*>(&x), DType::i32, {});
 }
 
+/// A or B of `extent` rows and K = 0: for a program that is one pass, without a product.
+Tensor empty_factor(DType dtype, std::int64_t extent, Device device);
+
 /// Rows [first, first + count) of a matrix or vector.
 Tensor rows_of(const Tensor& t, std::int64_t first, std::int64_t count);
 

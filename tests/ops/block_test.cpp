@@ -120,7 +120,8 @@ TEST_P(Block, LinearResidualNormAndTheNormsBackward) {
 
   const Data dz(dtype_, {M, N}, 5), wn(dtype_, {N, D}, 6), xs(dtype_, {M, D}, 7), dres(dtype_, {M, D}, 8);
   const Data r(DType::f32, {M}, 9, true), zdz(DType::f32, {M}, 10);
-  const HostTensor dx = poisoned(dtype_, {M, D}), normed = poisoned(dtype_, {M, D}), dg = poisoned(DType::f32, {D});
+  const HostTensor dx = poisoned(dtype_, {M, D}), normed = poisoned(dtype_, {M, D}), dg(DType::f32, {D});
+  std::fill_n(dg.as<float>(), D, 3.0f);
   norm_backward({}, {.dz = dz,
                      .weight = wn,
                      .x = xs,
@@ -142,7 +143,7 @@ TEST_P(Block, LinearResidualNormAndTheNormsBackward) {
   expect(
       dg,
       [&](auto j, auto) {
-        double total = 0;
+        double total = 3;
         for (std::int64_t m = 0; m < M; ++m) total += product_nn(dz, wn, m, j) * xs(m, j) * r(m);
         return total;
       },
@@ -216,65 +217,61 @@ TEST_P(Block, RopeRotatesQueriesAndKeysByPosition) {
       "qkv");
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Block, testing::Values(DType::f32, DType::bf16, DType::f16),
-                         [](const auto& i) { return std::string(name_of(i.param)); });
-
-TEST(RotaryBackward, IsTheInverseRotationAndTheRowsProduct) {
+TEST_P(Block, RotaryBackwardIsTheInverseRotationAndTheRowsProduct) {
   constexpr std::int64_t head = 6, rotated = 12, width = 18;
-  Data y(DType::f32, {M, width}, 1), dy(DType::f32, {M, width}, 2);
+  const Data y(dtype_, {M, width}, 1), dy(dtype_, {M, width}, 2);
   HostTensor position(DType::i64, {M}), cos(DType::f32, {M, head / 2}), sin(DType::f32, {M, head / 2});
   for (std::int64_t m = 0; m < M; ++m) position.as<std::int64_t>()[m] = M - 1 - m;
   for (std::int64_t i = 0; i < cos.numel(); ++i) {
     store(cos, i, std::cos(0.1 * static_cast<double>(i)));
     store(sin, i, std::sin(0.1 * static_cast<double>(i)));
   }
-  const HostTensor zdz(DType::f32, {M});
-  const Data before = Data(DType::f32, {M, width}, 2);
-  rotary_backward({.qkv = y,
+  const HostTensor dz = poisoned(dtype_, {M, width}), zdz = poisoned(DType::f32, {M});
+  RotaryBackward t{.qkv = y,
                    .position = position,
                    .cos = cos,
                    .sin = sin,
                    .head_dim = head,
                    .rotated_columns = rotated,
                    .dqkv = dy,
-                   .zdz = zdz});
-  for (std::int64_t m = 0; m < M; ++m) {
-    double sum = 0;
-    for (std::int64_t j = 0; j < width; ++j) {
-      sum += y(m, j) * before(m, j);
-      const std::int64_t i = j % head % 3, at = (M - 1 - m) * 3 + i;
-      const double c = load(cos, at), s = load(sin, at);
-      const double expected = j >= rotated   ? before(m, j)
-                              : j % head < 3 ? before(m, j) * c + before(m, j + 3) * s
-                                             : before(m, j) * c - before(m, j - 3) * s;
-      EXPECT_NEAR(dy(m, j), expected, 1e-6);
-    }
-    EXPECT_NEAR(load(zdz, m), sum, 1e-5);
-  }
-  EXPECT_EQ(y.bytes(), y.before);
+                   .dz = dz,
+                   .zdz = zdz};
+  rotary_backward({}, t);
+  expect(
+      dz,
+      [&](std::int64_t m, std::int64_t j) {
+        const std::int64_t at = (M - 1 - m) * 3 + j % 3;
+        const double c = load(cos, at), s = load(sin, at);
+        return j >= rotated ? dy(m, j) : j % head < 3 ? dy(m, j) * c + dy(m, j + 3) * s : dy(m, j) * c - dy(m, j - 3) * s;
+      },
+      "dz");
+  expect(
+      zdz,
+      [&](std::int64_t m, auto) {
+        double sum = 0;
+        for (std::int64_t j = 0; j < width; ++j) sum += y(m, j) * dy(m, j);
+        return sum;
+      },
+      "zdz");
+  for (const Data* d : {&y, &dy}) EXPECT_EQ(d->bytes(), d->before);
 
   position.as<std::int64_t>()[3] = M;
-  RotaryBackward bad{.qkv = y,
-                     .position = position,
-                     .cos = cos,
-                     .sin = sin,
-                     .head_dim = head,
-                     .rotated_columns = rotated,
-                     .dqkv = dy,
-                     .zdz = zdz};
-  EXPECT_THROW(rotary_backward(bad), Error) << "a position past the table";
-  position.as<std::int64_t>()[3] = 0;
-  EXPECT_NO_THROW(rotary_backward(bad));
-  bad.head_dim = 4;
-  EXPECT_THROW(rotary_backward(bad), Error);
-  bad.head_dim = head;
-  bad.rotated_columns = 13;
-  EXPECT_THROW(rotary_backward(bad), Error);
-  bad.rotated_columns = rotated;
-  const HostTensor half(DType::bf16, {M, width});
-  bad.dqkv = half;
-  EXPECT_THROW(rotary_backward(bad), Error);
+  rotary_backward({}, t);
+  EXPECT_TRUE(std::isnan(load(dz, 3 * width))) << "a position past the table";
+  EXPECT_FALSE(std::isnan(load(dz, 4 * width)));
+  const auto refused = [&](auto change) {
+    RotaryBackward bad = t;
+    change(bad);
+    EXPECT_THROW(rotary_backward({}, bad), Error);
+  };
+  refused([](auto& b) { b.head_dim = 4; });
+  refused([](auto& b) { b.rotated_columns = 13; });
+  refused([](auto& b) { b.rotated_columns = width + head; });
+  refused([](auto& b) { b.dqkv.dtype = DType::e4m3; });
 }
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Block, testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& i) { return std::string(name_of(i.param)); });
 
 TEST(Embedding, LooksUpAndAddsBackInOrder) {
   const std::vector<std::int64_t> tokens{2, 0, 2};

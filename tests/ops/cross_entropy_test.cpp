@@ -145,6 +145,7 @@ void check_behind_a_norm(const Options& o) {
                                             .options = o.options,
                                             .workspace = poisoned({chunk, V}),
                                             .normed = poisoned({chunk, D}),
+                                            .zdz = poisoned({chunk}),
                                             .dx = found_dx,
                                             .dweight = found_dweight,
                                             .dnorm_weight = found_dnorm});
@@ -278,6 +279,48 @@ TEST(CrossEntropy, ReductionsCountOnlyWhatIsNotIgnored) {
   *one.as<float>() = std::numeric_limits<float>::quiet_NaN();
   loss_scale(Reduction::mean, one, target, ignored, scale);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(load(scale, i), 0) << "but gradients stay 0";
+}
+
+TEST(CrossEntropy, MeanLossIsTheMeanAndTheFactorOfItsGradient) {
+  HostTensor loss(DType::f32, {5}), target(DType::i64, {5}), upstream(DType::f32, {}), total(DType::f32, {}),
+      factor(DType::f32, {});
+  for (int i = 0; i < 5; ++i) loss.as<float>()[i] = static_cast<float>(i * i), target.as<std::int64_t>()[i] = i;
+  loss.as<float>()[1] = 0;
+  target.as<std::int64_t>()[1] = ignored;
+  *upstream.as<float>() = 6;
+  MeanLoss t{.loss = loss, .target = target, .upstream = upstream, .total = total, .factor = factor};
+  const auto found = [&](Reduction reduction) {
+    t.reduction = reduction;
+    mean_loss({}, t);
+    return std::pair(load(total, 0), load(factor, 0));
+  };
+  EXPECT_EQ(found(Reduction::mean), std::pair(7.25, 1.5));
+  EXPECT_EQ(found(Reduction::sum), std::pair(29.0, 6.0));
+  EXPECT_THROW(found(Reduction::none), Error);
+  t.total = {};
+  store(total, 0, -1);
+  EXPECT_EQ(found(Reduction::mean), std::pair(-1.0, 1.5)) << "a total that isn't wanted";
+  t.total = total;
+  std::fill_n(target.as<std::int64_t>(), 5, ignored);
+  std::fill_n(loss.as<float>(), 5, 0.0f);
+  EXPECT_TRUE(std::isnan(found(Reduction::mean).first)) << "as PyTorch has it";
+  EXPECT_EQ(load(factor, 0), 0) << "but gradients stay 0";
+}
+
+TEST(CrossEntropy, WhatWorksOnTheHostRefusesTensorsOfAGpuByName) {
+  Tensor there = Tensor::contiguous(reinterpret_cast<void*>(256), DType::f32, std::initializer_list<std::int64_t>{4}, {DeviceType::cuda, 0});
+  const HostTensor target(DType::i64, {4}), upstream(DType::f32, {}), scale(DType::f32, {4});
+  const auto refusal = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::unsupported);
+      return e.what();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_NE(refusal([&] { reduce_loss(Reduction::sum, there, target, ignored); }).find("reduce_loss: 'loss'"), std::string::npos);
+  EXPECT_NE(refusal([&] { loss_scale(Reduction::sum, upstream, target, ignored, there); }).find("loss_scale: 'scale'"), std::string::npos);
 }
 
 TEST(CrossEntropy, ATargetOutsideTheVocabularyIsRefused) {

@@ -12,6 +12,12 @@ namespace {
 
 constexpr std::int64_t M = 5, F = 7, K = 4;
 
+/// Gives an accumulating output something to start from.
+void add_start(Arguments& in, const std::string& name, Vector& expected) {
+  const Vector start = in.vector(name, static_cast<std::int64_t>(expected.size()));
+  for (std::size_t i = 0; i < start.size(); ++i) expected[i] += start[i];
+}
+
 using Gate = std::function<double(double g, double u)>;
 
 /// The backward program of a gated activation: dz, y and zdz from dy = A·Bᵀ and the saved z = [g | u].
@@ -110,6 +116,7 @@ TEST(GeluBackward, IsTheGradientOfBothForms) {
         dz(i, j) = d, y(i, j) = activation(z(i, j));
         zdz[r] += z(i, j) * d, centred[r] += (z(i, j) - bias[c]) * d, cdz[r] += colsum[c] * d, dbias[c] += d;
       }
+    add_start(in, "dbias", dbias);
     const ParamValues params{{"approximate", approximate}};
     expect_outputs(standard("gelu_backward", params), in, {{"dz", dz.values}, {"y", y.values}, {"zdz", zdz}}, 1e-6);
     expect_outputs(standard("layernorm_gelu_backward", params), in,
@@ -164,7 +171,8 @@ void expect_norm_backward(bool zero_centred) {
       },
       c.x.values);
   for (std::size_t i = 0; i < dx.size(); ++i) dx[i] += c.dresidual.values[i];
-  const Vector dw = gradient([&](const Vector& v) { return c.loss(norm(c.x, v)); }, w);
+  Vector dw = gradient([&](const Vector& v) { return c.loss(norm(c.x, v)); }, w);
+  add_start(c.in, "dw", dw);
 
   const Matrix h = norm(c.x, w), z = product(h, c.weight);
   Vector zdz(M);
@@ -177,6 +185,17 @@ void expect_norm_backward(bool zero_centred) {
 
 TEST(NormBackward, IsTheGradient) { expect_norm_backward(false); }
 TEST(NormBackward, IsTheGradientWithAZeroCentredWeight) { expect_norm_backward(true); }
+
+TEST(NormBackward, WithoutAResidualIsTheNormsGradientAlone) {
+  NormCase c;
+  c.in.vector("w", NormCase::D), c.in.vector("rstd", M), c.in.vector("zdz", M);
+  const Results with = evaluate(standard("norm_backward"), c.in);
+  const Program alone = standard("norm_backward", {{"with_residual", 0}});
+  EXPECT_FALSE(alone.slot("dresidual"));
+  Vector dx = with.at("dx");
+  for (std::size_t i = 0; i < dx.size(); ++i) dx[i] -= c.dresidual.values[i];
+  expect_outputs(alone, c.in, {{"dx", dx}, {"h", with.at("h")}, {"dw", with.at("dw")}});
+}
 
 TEST(LayerNormBackward, IsTheGradient) {
   NormCase c;
@@ -207,8 +226,9 @@ TEST(LayerNormBackward, IsTheGradient) {
       },
       c.x.values);
   for (std::size_t i = 0; i < dx.size(); ++i) dx[i] += c.dresidual.values[i];
-  const Vector dgamma = gradient([&](const Vector& v) { return c.loss(norm(c.x, v, beta)); }, gamma);
-  const Vector dbeta = gradient([&](const Vector& v) { return c.loss(norm(c.x, gamma, v)); }, beta);
+  Vector dgamma = gradient([&](const Vector& v) { return c.loss(norm(c.x, v, beta)); }, gamma);
+  Vector dbeta = gradient([&](const Vector& v) { return c.loss(norm(c.x, gamma, v)); }, beta);
+  add_start(c.in, "dgamma", dgamma), add_start(c.in, "dbeta", dbeta);
 
   const Matrix h = norm(c.x, gamma, beta);
   const Matrix unbiased = product(norm(c.x, gamma, Vector(D, 0)), c.weight);

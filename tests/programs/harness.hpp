@@ -61,7 +61,7 @@ Program standard(std::string_view name, const ParamValues& params = {});
 
 /// Outputs by name, row-major, in fp64.
 Results evaluate(const Program& p, const Arguments& arguments);
-/// Outputs of the CPU engine; accumulating outputs start from the argument of their name.
+/// Outputs of the CPU engine; accumulating outputs start from the argument of their name, or 0.
 Results run_on_cpu(const Program& p, const Arguments& arguments);
 
 /// Every output of `p` must equal `expected`: in fp64 to `tolerance` of the largest value, on the CPU engine to what

@@ -111,6 +111,29 @@ TEST(NormRope, APositionOutsideTheTableGivesNaNInRotatedColumnsOnly) {
   }
 }
 
+TEST(RopeBackward, TurnsBackWhatWasTurnedAndGivesTheProductsOfRows) {
+  for (const Rope& o : {Rope{}, Rope{.d = 12, .r = 4}}) {
+    Arguments in;
+    const std::int64_t n = heads * o.d, rotated = (query_heads + 1) * o.d;
+    // The rotation is orthogonal, so its gradient undoes it: start from dz and turn it forward.
+    Matrix dz(M, n), dy(M, n);
+    for (std::int64_t i = 0; i < M * n; ++i) dz.values[static_cast<std::size_t>(i)] = std::sin(static_cast<double>(i));
+    const auto table = tables(in, o.r);
+    dy.values = dz.values;
+    for (std::int64_t m = 0; m < M; ++m)
+      for (std::int64_t first = 0; first < rotated; first += o.d) rotate(dy, m, first, o, table);
+    const Matrix acc = product(in.matrix("A", M, K), in.matrix("B", n, K)), qkv = in.matrix("qkv", M, n);
+    Matrix rest = dy;
+    for (std::size_t i = 0; i < rest.values.size(); ++i) rest.values[i] -= acc.values[i];
+    in.set("dqkv", rest);
+    in.integers("position", o.positions), in.integer("rotated", rotated, DType::i32);
+    Vector zdz(M);
+    for (std::int64_t i = 0; i < M * n; ++i)
+      zdz[static_cast<std::size_t>(i / n)] += qkv.values[static_cast<std::size_t>(i)] * dy.values[static_cast<std::size_t>(i)];
+    expect_outputs(standard("rope_backward", {{"D", o.d}, {"R", o.r}}), in, {{"dz", dz.values}, {"zdz", zdz}}, 1e-6);
+  }
+}
+
 TEST(NormQkNormRope, NormalisesEachQueryAndKeyHeadThenRotates) {
   Arguments in;
   const Rope o;

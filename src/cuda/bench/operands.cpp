@@ -109,7 +109,6 @@ void OperandSet::enqueue_unfused(const CublasLt& plain, const CublasLt* accumula
     passes_.enqueue("rope", rows, stream, {&acc, &rstd, &position, &c, &s, &wq, &wk, &out, &n, &rotated, &q_columns, &normed, &eps});
   } else if (p == "norm_backward") {
     void *x = in("x"), *dresidual = in("dresidual"), *w = in("w"), *rstd = in("rstd"), *zdz = in("zdz"), *dx = unfused("dx"), *h = unfused("h"), *dw = unfused("dw");
-    CODA_CUDA(cuMemsetD8Async, unfused_.at("dw").address(), static_cast<unsigned char>(0), unfused_.at("dw").bytes(), stream);
     const auto blocks = static_cast<unsigned>((what_.n + 2047) / 2048 * ((what_.m + 31) / 32));
     passes_.enqueue("norm_backward", blocks, stream, {&acc, &x, &dresidual, &w, &rstd, &zdz, &dx, &h, &dw, &m, &n});
   } else if (p == "swiglu_backward") {

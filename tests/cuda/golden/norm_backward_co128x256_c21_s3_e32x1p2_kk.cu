@@ -1,8 +1,9 @@
 // norm_backward as co128x256_c21_s3_e32x1p2_kk.
-// dx = dresidual + rstd⊙(dh⊙w - x̂·zdz/N), dw = Σ_m dh⊙x̂: the backward of RMSNorm into a product
+// dx = dresidual + rstd⊙(dh⊙w - x̂·zdz/N), dw += Σ_m dh⊙x̂: the backward of RMSNorm into a product
 // That is of residual_norm, then any norm_* program: z = rstd⊙((x⊙w)·Wᵀ). The product is acc = dh = dz·W; x̂ = x·rstd;
 // zdz[m] = Σ_n z·dz comes from the program that produced dz, so no second pass over the row is needed.
-// h = x̂⊙w is the weight gradient's operand. zero_centred = 1: the stored weight is w - 1 (Gemma).
+// h = x̂⊙w is the weight gradient's operand. with_residual = 0: nothing but the norm reads x, and dresidual is 0.
+// zero_centred = 1: the stored weight is w - 1 (Gemma).
 #include "gemm.cuh"
 
 namespace coda {
@@ -106,7 +107,7 @@ struct Epilogue {
       {
         const int n = Tile<Config>::column(0, q, p.N);
         const Sum sum0 = gather_partials<Sum>(p.sum0_partials() + 0 * p.N + n, (i64)blocks * 1 * p.N, 1 * (i64)p.N, 0, blocks, 1);
-        store1(f32(), p.dw, n * p.dw_stride0, sum0.sum());
+        accumulate1(f32(), p.dw, n * p.dw_stride0, sum0.sum());
       }
     }
   }
