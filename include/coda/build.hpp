@@ -218,7 +218,7 @@ Value sum(const Arg& x, Over over);
 Value max(const Arg& x, Over over);
 /// The maximum, and the sum of exp(x - maximum).
 Pair softmax_stats(const Arg& x, Over over);
-/// `x` at column `index` of each row.
+/// `x` at column `index` of each row, at row `index` of each column, or at place `index` of each segment.
 Value pick(const Arg& x, const Arg& index, Over over);
 /// The same, but 0 where the index is `ignore`.
 Value pick(const Arg& x, const Arg& index, Over over, const Arg& ignore);

@@ -31,8 +31,8 @@ struct Options {
 };
 
 /// Runs `p` on host tensors. Inputs are never written; the tensors given as outputs are written whole (or added to,
-/// for `+=`). Throws Error(shape | dtype | layout) before anything is written, Error(value) for a pick index that is
-/// out of [0, N) and isn't the ignored one.
+/// for `+=`). Throws Error(shape | dtype | layout) before anything is written, and so it does Error(value) for an
+/// index of a pick over n or m that is out of range and isn't the ignored one.
 void run(const Program& p, Slots slots, const Options& options = {});
 
 }  // namespace cpu

@@ -75,11 +75,30 @@ void lookup(const Step& s, const Arena& arena, std::int64_t count, char* d, cons
   }
 }
 
-void segments(const Step& s, const Kernels& k, std::int64_t count, char* d, const char* x) {
+/// What one segment's elements come to.
+float segment_result(Op op, const Kernels& k, const float* x, std::int32_t n) {
+  if (op == Op::reduce_sum) return k.sum(x, n);
+  const float largest = k.max(x, n);
+  if (op != Op::softmax_sum) return largest;
+  return largest == -std::numeric_limits<float>::infinity() ? 0 : k.sum_exp(x, largest, n);
+}
+
+/// The element of a segment that `index` names. An index out of range gives NaN, as a lookup's does: it may come from
+/// the tile itself, so that it can't be refused before anything is written.
+float picked(const float* x, std::int32_t n, std::int32_t index, const std::int32_t* ignored) {
+  if (ignored != nullptr && index == *ignored) return 0;
+  return index >= 0 && index < n ? x[index] : std::numeric_limits<float>::quiet_NaN();
+}
+
+void segments(const Step& s, const Kernels& k, std::int64_t count, char* d, const char* x, const char* y,
+              const char* z) {
   const auto* from = reinterpret_cast<const float*>(x);
+  const auto* index = reinterpret_cast<const std::int32_t*>(y);
+  const auto* ignored = reinterpret_cast<const std::int32_t*>(z);
   auto* to = reinterpret_cast<float*>(d);
   for (std::int64_t j = 0; j < count; j += s.segment) {
-    const float r = s.op == Op::reduce_sum ? k.sum(from + j, s.segment) : k.max(from + j, s.segment);
+    const float r = s.op == Op::pick ? picked(from + j, s.segment, index[(s.repeat & 2) ? 0 : j], ignored)
+                                     : segment_result(s.op, k, from + j, s.segment);
     for (std::int64_t i = 0; i < s.segment; ++i) to[j + i] = r;
   }
 }
@@ -158,7 +177,7 @@ void execute(const Step& s, const Arena& arena, const Tile& tile, std::int64_t r
       return k.round[static_cast<std::size_t>(s.dtype)](reinterpret_cast<float*>(d), reinterpret_cast<const float*>(x),
                                                         count);
     case Step::Kind::lookup: return lookup(s, arena, count, d, x, y);
-    case Step::Kind::segment: return segments(s, k, count, d, x);
+    case Step::Kind::segment: return segments(s, k, count, d, x, y, z);
     case Step::Kind::gather:
     case Step::Kind::reduce:
     case Step::Kind::store: return;

@@ -54,10 +54,12 @@ void fill(const Tensor& t, F&& value) {
 
 /// What an integer operand is for, as its uses show.
 struct Use {
-  bool target = false;      ///< indexes a pick, or meets `col` in ==
-  bool ignored = false;     ///< names the index that a pick ignores
-  bool boundary = false;    ///< meets `col` in an order comparison
-  std::int64_t table = -1;  ///< indexes a table of this many entries
+  std::int64_t target = -1;  ///< indexes a pick from this many elements, or meets `col` in ==
+  bool ignored = false;      ///< names the index that a pick ignores
+  bool boundary = false;     ///< meets `col` in an order comparison
+  std::int64_t table = -1;   ///< indexes a table of this many entries
+
+  void pick_from(std::int64_t elements) { target = target < 0 ? elements : std::min(target, elements); }
 };
 
 class Maker {
@@ -128,7 +130,10 @@ class Maker {
   void find_uses() {
     for (const Node& n : p_.nodes) {
       if (n.op == Op::pick) {
-        if (Use* u = use_of(n.args[1])) u->target = true;
+        if (Use* u = use_of(n.args[1]))
+          u->pick_from(n.over.kind == Over::Kind::n   ? options_.extents.n
+                       : n.over.kind == Over::Kind::m ? options_.extents.m
+                                                      : n.over.segment);
         if (Use* u = use_of(n.args[2])) u->ignored = true;
       } else if (n.op == Op::lookup) {
         const Operand& table = p_.operands[static_cast<std::size_t>(n.index)];
@@ -138,7 +143,11 @@ class Maker {
       } else if (n.op >= Op::eq && n.op <= Op::ge) {
         for (int a = 0; a < 2; ++a) {
           Use* u = is_column(n.args[1 - a]) ? use_of(n.args[a]) : nullptr;
-          if (u != nullptr) (n.op == Op::eq || n.op == Op::ne ? u->target : u->boundary) = true;
+          if (u == nullptr) continue;
+          if (n.op == Op::eq || n.op == Op::ne)
+            u->pick_from(options_.extents.n);
+          else
+            u->boundary = true;
         }
       }
       align_ = std::max<std::int64_t>({align_, n.pairing.head, n.over.segment});
@@ -155,8 +164,8 @@ class Maker {
           std::any_of(p_.operands.begin(), p_.operands.end(), [](const Operand& x) { return x.name == "ignore"; }) ||
           std::any_of(uses_.begin(), uses_.end(), [](const Use& u) { return u.ignored; });
       if (use.ignored || o.name == "ignore") return fill(t, [](auto) { return -100; });
-      if (use.target) {
-        return fill(t, [&](auto) { return ignores && random_.below(8) == 0 ? -100 : random_.below(n); });
+      if (use.target >= 0) {
+        return fill(t, [&](auto) { return ignores && random_.below(8) == 0 ? -100 : random_.below(use.target); });
       }
       if (use.table >= 0) return fill(t, [&](auto) { return random_.below(use.table); });
       // Where the rotated columns end, say: at a head's boundary inside the matrix.

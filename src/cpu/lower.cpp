@@ -184,23 +184,32 @@ Made Lowering::lower(ValueId v) {
     }
     case Op::reduce_sum:
     case Op::reduce_max:
-      if (n.over.kind == Over::Kind::segment) {
-        const Made x = filled(real(n.args[0]), lay, level);
-        Step s;
-        s.kind = Step::Kind::segment;
-        s.op = n.op;
-        s.segment = n.over.segment;
-        s.x = x.place;
-        return emit(s, level, lay, ValueKind::real);
-      }
-      break;
     case Op::softmax_max:
     case Op::softmax_sum:
-    case Op::pick: break;
+    case Op::pick:
+      if (n.over.kind == Over::Kind::segment) return segment(n);
+      break;
     default: return elementwise(n);
   }
   throw Error(ErrorKind::internal,
               fmt::format("program {}: '{}' is used before it is complete", p_.name, name_of(n.op)));
+}
+
+Made Lowering::segment(const Node& n) {
+  const Level level = level_of(n.type);
+  const Lay lay = lay_of(n.type);
+  Step s;
+  s.kind = Step::Kind::segment;
+  s.op = n.op;
+  s.segment = n.over.segment;
+  s.x = filled(real(n.args[0]), lay, level).place;
+  if (n.op == Op::pick) {
+    const Made index = value(n.args[1]);
+    s.y = index.place;
+    s.repeat = 2 * repeats(index, level);
+    if (n.args[2] != no_value) s.z = value(n.args[2]).place;
+  }
+  return emit(s, level, lay, ValueKind::real);
 }
 
 /// Which operand a node is, the program's or a given matrix; -1 for a computed value.
@@ -380,7 +389,15 @@ int Lowering::reduce(ValueId v) {
   r.over = n.over.kind;
   r.lay = lay_of(p_.node(n.args[0]).type);
   if (n.op == Op::pick) {
-    r.index_row = value(n.args[1]).place.index;
+    if (n.over.kind == Over::Kind::n) {
+      r.indices = arena.rows[static_cast<std::size_t>(value(n.args[1]).place.index)];
+    } else {
+      // Indices of columns are a tile's own; all of them, to be checked before the first tile, are worked out aside.
+      Lowering aside(p_, arena.slots, e_, grid_, true);
+      std::int64_t count = 0;
+      const std::int32_t* index = aside.words(aside.value(n.args[1]), count);
+      r.indices.assign(index, index + count);
+    }
     if (n.args[2] != no_value) r.ignored = arena.scalars[static_cast<std::size_t>(value(n.args[2]).place.index)];
   }
   reductions.push_back(r);
@@ -421,6 +438,10 @@ const std::int32_t* Lowering::finished(int index, std::int64_t& count) {
   t.width = o.shape.layout == Layout::column ? o.shape.width : Width::none;
   Made m = real(o.value);
   if (m.level != level_of(t)) m = filled(m, m.lay == Lay::one ? lay_of(t) : m.lay, level_of(t));
+  return words(m, count);
+}
+
+const std::int32_t* Lowering::words(const Made& m, std::int64_t& count) const {
   const Tile whole = grid_.whole();
   Frame f;
   f.arena = &arena;

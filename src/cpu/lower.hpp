@@ -69,6 +69,7 @@ class Lowering {
   Made as_real(const Made& m);
   int operand_number(ValueId v) const;
   Made operand(int index, Lay lay, std::int64_t shift, const Type& type);
+  Made segment(const Node& n);
   Made split(const Node& n);
   Made join(const Node& n);
   Made elementwise(const Node& n);
@@ -78,6 +79,8 @@ class Lowering {
   Made whole(const Made& m);
   Made filled(const Made& m, Lay lay, Level level);
   int repeats(const Made& m, Level user) const;
+  /// The words of a scalar, row or column that was evaluated at once.
+  const std::int32_t* words(const Made& m, std::int64_t& count) const;
   void store_value(int index, const Made& m, Lay lay, std::int64_t shift);
 
   const Program& p_;

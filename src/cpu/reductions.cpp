@@ -26,29 +26,36 @@ std::int64_t columns_of_lay(Lay l, std::int64_t n) {
   }
 }
 
+/// run(place in the strip, columns) for each run of a strip's columns.
+template <class F>
+void over_ranges(const Columns& columns, F&& run) {
+  std::int64_t at = 0;
+  for (int i = 0; i < columns.ranges; ++i) {
+    const Range& range = columns.range[static_cast<std::size_t>(i)];
+    run(at, range);
+    at += range.count;
+  }
+}
+
 }  // namespace
 
-Partials::Partials(const Reduction& r, const Grid& grid, const Extents& e, const Arena& arena)
+Partials::Partials(const Reduction& r, const Grid& grid, const Extents& e, const Kernels& kernels)
     : r_(r),
-      k_(*arena.kernels),
+      k_(kernels),
       e_(e),
       width_(columns_of_lay(r.lay, e.n)),
       capacity_(grid.capacity(r.lay)),
       grid_columns_(grid.columns()) {
   switch (r.over) {
     case Over::Kind::n:
-      parts_ = grid.columns();
-      if (r.op == Op::pick) {
-        parts_ = 1;
-        index_ = arena.rows[static_cast<std::size_t>(r.index_row)].data();
-      }
+      parts_ = r.op == Op::pick ? 1 : grid.columns();
       first_.resize(static_cast<std::size_t>(parts_ * e.m));
       if (softmax()) second_.resize(first_.size());
       break;
     case Over::Kind::m:
-      parts_ = grid.rows();
+      parts_ = r.op == Op::pick ? 1 : grid.rows();
       first_.resize(static_cast<std::size_t>(parts_ * width_));
-      if (r.op != Op::reduce_max) second_.resize(first_.size());
+      if (r.op == Op::reduce_sum || softmax()) second_.resize(first_.size());
       break;
     default:
       parts_ = grid.size();
@@ -62,7 +69,7 @@ std::int64_t Partials::workspace() const { return r_.over == Over::Kind::m ? 2 *
 void Partials::begin(const Tile& t, float* own) const {
   if (r_.over == Over::Kind::m) {
     const std::int64_t n = t.columns(r_.lay).count;
-    std::fill_n(own, n, r_.op == Op::reduce_sum ? 0.0f : lowest);
+    std::fill_n(own, n, r_.op == Op::reduce_max || softmax() ? lowest : 0.0f);
     std::fill_n(own + capacity_, n, 0.0f);
   } else if (r_.over == Over::Kind::mn) {
     const double start = r_.op == Op::reduce_sum ? 0 : -std::numeric_limits<double>::infinity();
@@ -76,16 +83,13 @@ void Partials::take(const Tile& t, std::int64_t row, const float* x, float* own)
   switch (r_.over) {
     case Over::Kind::n: {
       if (r_.op == Op::pick) {
-        const std::int64_t target = index_[t.m + row];
+        const std::int64_t target = r_.indices[static_cast<std::size_t>(t.m + row)];
         if (r_.ignored && target == *r_.ignored) return;
-        std::int64_t at = 0;
-        for (int i = 0; i < columns.ranges; ++i) {
-          const Range range = columns.range[static_cast<std::size_t>(i)];
+        over_ranges(columns, [&](std::int64_t at, const Range& range) {
           if (target >= range.begin && target < range.begin + range.count) {
             first_[static_cast<std::size_t>(t.m + row)] = x[at + target - range.begin];
           }
-          at += range.count;
-        }
+        });
         return;
       }
       const std::size_t slot = row_slot(t, row);
@@ -98,8 +102,13 @@ void Partials::take(const Tile& t, std::int64_t row, const float* x, float* own)
         k_.sum_to(own, own + capacity_, x, n);
       else if (r_.op == Op::reduce_max)
         k_.max_to(own, x, n);
-      else
+      else if (softmax())
         k_.softmax_to(own, own + capacity_, x, n);
+      else
+        over_ranges(columns, [&](std::int64_t at, const Range& range) {
+          k_.pick_to(own + at, x + at, r_.indices.data() + range.begin, static_cast<std::int32_t>(t.m + row),
+                     range.count);
+        });
       return;
     default: {
       double total;
@@ -113,17 +122,23 @@ void Partials::take(const Tile& t, std::int64_t row, const float* x, float* own)
 
 void Partials::end(const Tile& t, const float* own) {
   if (r_.over == Over::Kind::m) {
-    const Columns& columns = t.columns(r_.lay);
-    std::int64_t at = 0;
-    for (int i = 0; i < columns.ranges; ++i) {
-      const Range range = columns.range[static_cast<std::size_t>(i)];
+    over_ranges(t.columns(r_.lay), [&](std::int64_t at, const Range& range) {
+      if (r_.op == Op::pick) return keep_picks(t, range, own + at);
       const auto to = static_cast<std::size_t>(t.row_index * width_ + range.begin);
       std::copy_n(own + at, range.count, first_.data() + to);
       if (!second_.empty()) std::copy_n(own + capacity_ + at, range.count, second_.data() + to);
-      at += range.count;
-    }
+    });
   } else if (r_.over == Over::Kind::mn) {
     std::memcpy(&totals_[static_cast<std::size_t>(t.row_index * grid_columns_ + t.column_index)], own, sizeof(double));
+  }
+}
+
+/// Columns whose picked row lies in the tile; no other tile writes these.
+void Partials::keep_picks(const Tile& t, const Range& columns, const float* own) {
+  for (std::int64_t j = 0; j < columns.count; ++j) {
+    const auto column = static_cast<std::size_t>(columns.begin + j);
+    const std::int64_t row = r_.indices[column] - t.m;
+    if (row >= 0 && row < t.rows && r_.indices[column] != r_.ignored) first_[column] = own[j];
   }
 }
 

@@ -37,7 +37,7 @@ struct Step {
     join,     ///< d = x, y by pairing
     round,    ///< d = x rounded to dtype and back
     lookup,   ///< d = operand[index] at x (and y)
-    segment,  ///< d = op of x over each run of `segment` elements, repeated
+    segment,  ///< d = op of x over each run of `segment` elements, repeated; pick: at y, 0 where that is z
     reduce,   ///< reductions[index] takes x
     store,    ///< outputs[index] takes x
   };
@@ -61,7 +61,7 @@ struct Reduction {
   Op op = Op::reduce_sum;  ///< softmax_sum stands for both statistics
   Over::Kind over = Over::Kind::n;
   Lay lay = Lay::full;                  ///< of the strips it takes
-  int index_row = -1;                   ///< pick: the row array that holds the indices
+  std::vector<std::int32_t> indices;    ///< pick: of each row, or (over m) of each column
   std::optional<std::int32_t> ignored;  ///< pick: the index whose result is 0
 };
 

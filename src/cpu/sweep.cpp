@@ -82,23 +82,26 @@ Sweep::Sweep(const Program& p, Slots slots, const Extents& e, Work work)
     if (p.node(v).op == Op::pick) check_pick(v);
   }
   code_.allocate();
-  for (const Reduction& r : code_.reductions) partials_.emplace_back(r, grid_, e, code_.arena);
+  for (const Reduction& r : code_.reductions) partials_.emplace_back(r, grid_, e, *code_.arena.kernels);
   lay_out_workspace();
 }
 
 /// Every index that pick is given, before anything is written.
 void Sweep::check_pick(ValueId v) const {
   const Reduction& r = code_.reductions[static_cast<std::size_t>(reduction_of_.at(v))];
-  const std::vector<std::int32_t>& index = code_.arena.rows[static_cast<std::size_t>(r.index_row)];
+  const bool over_n = r.over == Over::Kind::n;
+  const std::int64_t extent = over_n ? e_.n : e_.m;
   const Node& source = p_.node(p_.node(v).args[1]);
-  for (std::size_t i = 0; i < index.size(); ++i) {
-    if ((index[i] >= 0 && index[i] < e_.n) || (r.ignored && index[i] == *r.ignored)) continue;
+  for (std::size_t i = 0; i < r.indices.size(); ++i) {
+    const std::int32_t index = r.indices[i];
+    if ((index >= 0 && index < extent) || (r.ignored && index == *r.ignored)) continue;
     const std::string name =
         source.op == Op::operand ? p_.operands[static_cast<std::size_t>(source.index)].name : "the index";
+    const std::string_view line = over_n ? "row" : "column";
     throw Error(ErrorKind::value,
-                fmt::format("program {}: {} is {} in row {}, but pick takes an index from 0 to {}{}; correct the data",
-                            p_.name, name, index[i], i, e_.n - 1,
-                            r.ignored ? fmt::format(", or {} for a row to ignore", *r.ignored) : std::string()));
+                fmt::format("program {}: {} is {} in {} {}, but pick takes an index from 0 to {}{}; correct the data",
+                            p_.name, name, index, line, i, extent - 1,
+                            r.ignored ? fmt::format(", or {} for a {} to ignore", *r.ignored, line) : std::string()));
   }
 }
 

@@ -239,13 +239,16 @@ class Evaluation {
   Value<R> pick(const Node& n) const {
     const Value<R>& x = arg(n, 0);
     const Value<R>& index = arg(n, 1);
-    const bool over_n = n.over.kind == Over::Kind::n;
-    const std::int64_t limit = over_n ? columns(p_.node(n.args[0]).type.width) : extents_.m;
+    const std::int64_t segment = n.over.segment;
+    const std::int64_t limit = n.over.kind == Over::Kind::n   ? columns(p_.node(n.args[0]).type.width)
+                               : n.over.kind == Over::Kind::m ? extents_.m
+                                                              : segment;
     return fill(n.type, [&](std::int64_t i, std::int64_t j) -> R {
       const std::int32_t at = index.whole(i, j);
       if (n.args[2] != no_value && at == arg(n, 2).whole(i, j)) return 0;
       if (at < 0 || at >= limit) return std::numeric_limits<R>::quiet_NaN();
-      return over_n ? x.number(i, at) : x.number(at, j);
+      if (n.over.kind == Over::Kind::m) return x.number(at, j);
+      return x.number(i, n.over.kind == Over::Kind::n ? at : j / segment * segment + at);
     });
   }
 

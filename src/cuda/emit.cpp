@@ -45,7 +45,7 @@ std::int64_t Emitted::workspace_bytes(const Work& w) const {
 std::int64_t Emitted::counter_count(const Work& w) const {
   std::int64_t count = 0;
   if (row_values + row_picks > 0) count += up(w.m, 16);
-  if (column_values > 0) count += up(w.n, config.bn);
+  if (column_values + column_picks > 0) count += up(w.n, config.bn);
   if (total_values > 0) count += 1;
   if (config.split > 1)
     count += (cluster_tiles(w.m, w.n) - w.split_from) * config.cluster() * (config.bm / 16) /

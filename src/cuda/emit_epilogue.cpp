@@ -118,7 +118,7 @@ void EpilogueWriter::stores(Writer& w) {
 void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
   const bool adjacent = a_.unit == Unit::adjacent, softmax = r.kind == Kind::softmax;
   const int instances = a_.instances(r.width);
-  if (r.over.kind == Over::Kind::m)
+  if (folds_columns(r))
     for (const std::string& suffix : column_arrays(r)) {
       const std::string size = adjacent && r.width == Width::half ? "E / 4" : "E / 2";
       arrays_.push_back(format("{} {}{}[{}];", r.type(), r.name, suffix, size));
@@ -146,6 +146,10 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
         }
         break;
       case Over::Kind::m: {
+        if (r.kind == Kind::pick) {  // one thread of the grid has it
+          w.line(format("if ({0} && r.m < p.M && r.m == {1}) p.{2}_partials()[{3}] = {4};", w.inside(), w.value(r.index, k), r.name, w.column(k), v));
+          break;
+        }
         const std::string at = w.column_element(r.name, r.width, k);
         if (softmax) w.line(format("{{ const float one[1] = {{r.m < p.M ? {} : -infinity()}}; {}.add(one); }}", v, at));
         else w.line(format("{}.add(r.m < p.M, {});", at, v));
@@ -188,7 +192,7 @@ std::string EpilogueWriter::group() {
   // Column results need the bytes of the regions before them.
   int region = 0;
   for (const Reduction& r : a_.reductions) {
-    if (r.over.kind != Over::Kind::m) continue;
+    if (!folds_columns(r)) continue;
     for (const std::string& suffix : column_arrays(r)) {
       const bool pairs = a_.unit == Unit::adjacent && r.width == Width::half;
       after_.push_back(format("fold_columns_into<{}, {}, {}>({}, {}, fresh, {}{}, lane);", r.type(), column_extent(r), pairs ? 1 : 2,
@@ -250,8 +254,16 @@ std::string EpilogueWriter::segments() {
       any = true;
       before += format("    for (auto& s : {}) {{ s[0].clear(); s[1].clear(); }}\n", r.name);
       after += format("    for (auto& s : {}) {{ fold_row(s[0]); fold_row(s[1]); }}\n", r.name);
-      for (int k = 0; k < a_.instances(r.width); k++)
-        w.line(format("{}.add({}, {});", segment_element(a_, r, k), w.inside(), bare(w.real(r.argument, k))));
+      for (int k = 0; k < a_.instances(r.width); k++) {
+        const std::string element = segment_element(a_, r, k), ok = w.inside(), v = bare(w.real(r.argument, k));
+        if (r.kind == Kind::softmax)
+          w.line(format("{}.add({}, exp({} - Softmax::base({}.max())));", element, ok, w.real(r.argument, k),
+                        segment_element(a_, a_.reductions[static_cast<std::size_t>(r.maximum)], k)));
+        else if (r.kind == Kind::pick)
+          w.line(format("{}.add({} && int(u32({}) % {}u) == {}, {});", element, ok, w.column(k), r.over.segment, w.value(r.index, k), v));
+        else
+          w.line(format("{}.add({}, {});", element, ok, v));
+      }
     }
     if (!any) continue;
     s += before +
@@ -315,15 +327,15 @@ std::string EpilogueWriter::put_rows() const {
          picks + puts + "    }\n  }\n";
 }
 
-/// The values of a reduction's nodes are what `name` (a folded Sum, Max, Softmax) holds.
+/// The values of a reduction's nodes are what `name` (a folded Sum, Max, Softmax; where a pick is) holds.
 void EpilogueWriter::know_results(Writer& w, const Reduction& r, int instance, const std::string& name) {
   for (const auto& [v, index] : a_.reduction_of) {
     if (&a_.reductions[static_cast<std::size_t>(index)] != &r) continue;
     const Op op = p_.node(v).op;
     if (op == Op::pick) {
-      const std::string at = w.value(r.index);
+      const std::string at = w.value(r.index, instance);
       const std::string ignored = r.ignore == no_value ? "false" : format("{} == {}", at, w.value(r.ignore));
-      w.know(v, instance, format("picked(p.{}_partials() + m, {}, p.N, {})", r.name, at, ignored));
+      w.know(v, instance, format("picked({}, {}, {}, {})", name, at, r.over.kind == Over::Kind::n ? "p.N" : "p.M", ignored));
     } else {
       w.know(v, instance, format("{}.{}()", name, op == Op::reduce_sum || op == Op::softmax_sum ? "sum" : "max"));
     }
@@ -358,7 +370,7 @@ std::string EpilogueWriter::finish_rows() {
   }
   s += "    if (part != 0 || m >= p.M) return;\n";
   for (const Reduction& r : a_.reductions)
-    if (r.over.kind == Over::Kind::n) know_results(w, r, 0, r.name);
+    if (r.over.kind == Over::Kind::n) know_results(w, r, 0, r.kind == Kind::pick ? format("p.{}_partials() + m", r.name) : r.name);
   finish(w, Width::none, true, 0, "m");
   return s + indented(w.lines(), 4) + "  }\n";
 }
@@ -374,7 +386,7 @@ std::string EpilogueWriter::put_columns() {
       "      if (q >= p.N / Config::PARTS) return;\n";
   int region = 0;
   for (const Reduction& r : a_.reductions) {
-    if (r.over.kind != Over::Kind::m) continue;
+    if (!folds_columns(r)) continue;
     const std::vector<std::string> arrays = column_arrays(r);
     for (std::size_t k = 0; k < arrays.size(); k++) {
       const bool pairs = a_.unit == Unit::adjacent && r.width == Width::half;
@@ -399,26 +411,29 @@ std::string EpilogueWriter::finish_columns() {
       "    for (int c = thread; c < Tile<Config>::COLUMNS; c += 128) {\n"
       "      const int q = p0 + c;\n"
       "      if (q >= p.N / Config::PARTS) return;\n";
-  const bool far = a_.unit == Unit::far;
   for (const Width width : {Width::full, Width::half, Width::twice}) {
     const bool wanted = std::any_of(p_.outputs.begin(), p_.outputs.end(), [&](const Output& o) {
       const Type& t = p_.node(o.value).type;
       return o.finish && !t.rows && t.width == width;
     });
     if (!wanted) continue;
-    // A thread has one column here, or, where they lie far apart, the members of a pair.
-    const int members = width == Width::half || !far ? 1 : 2;
+    // A thread has one column here, or, where columns are paired, the members of a pair.
+    const int members = width == Width::half || a_.unit == Unit::single ? 1 : 2;
+    const bool adjacent = a_.unit == Unit::adjacent;
     for (int member = 0; member < members; member++)
       for (int t = 0; t < (width == Width::twice ? 2 : 1); t++) {
-        const bool pairs = a_.unit == Unit::adjacent && width == Width::half;
         const int instance = width == Width::twice ? 2 * member + t : member;
-        s += pairs ? "      if (c < Tile<Config>::COLUMNS / 2 && p0 / 2 + c < p.N / 2) {\n        const int q = p0 / 2 + c;\n" : "      {\n";
+        s += adjacent ? "      if (c < Tile<Config>::COLUMNS / 2 && p0 / 2 + c < p.N / 2) {\n        const int q = p0 / 2 + c;\n" : "      {\n";
+        const std::string n = width == Width::half ? "q" : a_.unit == Unit::single ? "n" : format("n_{}", member);
         if (width != Width::half)
-          s += format("        const int {} = Tile<Config>::column({}, q, p.N);\n", far ? format("n_{}", member) : "n", member);
+          s += format("        const int {} = {};\n", n, adjacent ? format("2 * q + {}", member) : format("Tile<Config>::column({}, q, p.N)", member));
         Writer w(page_, Level::column);
-        const std::string n = width == Width::half ? "q" : far ? format("n_{}", member) : "n";
         for (const Reduction& r : a_.reductions) {
           if (r.over.kind != Over::Kind::m || r.width != width) continue;
+          if (r.kind == Kind::pick) {
+            know_results(w, r, instance, format("p.{}_partials() + {}", r.name, n));
+            continue;
+          }
           const int planes = r.width == Width::twice ? 2 : 1;
           s += format("        const {0} {1} = gather_partials<{0}>(p.{1}_partials() + {2} * p.N + {3}, (i64)blocks * {4} * p.N, {4} * (i64)p.N, "
                       "0, blocks, 1);\n",
@@ -531,7 +546,7 @@ std::string EpilogueWriter::write() {
 
 std::string EpilogueWriter::partials_methods() const {
   std::string s;
-  int rows = 0, picks = 0, columns = 0, totals = 0;
+  int rows = 0, picks = 0, columns = 0, column_picks = 0, totals = 0;
   const auto offset = [&] {
     std::string sum;
     const auto term = [&](int count, const char* extent) {
@@ -540,6 +555,7 @@ std::string EpilogueWriter::partials_methods() const {
     term(rows, "(i64)tiles_n() * M");
     term(picks, "(i64)M");
     term(columns, "(i64)blocks_m() * N");
+    term(column_picks, "(i64)N");
     term(totals, "(i64)warps()");
     return sum.empty() ? "0" : sum;
   };
@@ -553,6 +569,7 @@ std::string EpilogueWriter::partials_methods() const {
   each(Over::Kind::n, false, rows);
   each(Over::Kind::n, true, picks);
   each(Over::Kind::m, false, columns);
+  each(Over::Kind::m, true, column_picks);
   each(Over::Kind::mn, false, totals);
   if (c_.split > 1) s += format("  DEV i64 split_partials() const {{ return ({} + 3) / 4 * 4; }}\n", offset());
   return s;

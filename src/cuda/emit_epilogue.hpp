@@ -23,10 +23,13 @@ class EpilogueWriter {
   int row_floats() const { return floats(Over::Kind::n, false); }
   int row_picks() const { return floats(Over::Kind::n, true); }
   int column_floats() const { return floats(Over::Kind::m, false); }
+  int column_picks() const { return floats(Over::Kind::m, true); }
   int total_floats() const { return floats(Over::Kind::mn, false); }
 
  private:
   bool has(Over::Kind over) const;
+  /// Reductions over m that pass through shared memory and the blocks of rows; the others are picks.
+  bool folds_columns(const Reduction& r) const { return r.over.kind == Over::Kind::m && r.kind != Reduction::Kind::pick; }
   int floats(Over::Kind over, bool picks) const;
   /// Suffixes of a reduction's arrays of columns, one for each region of a warp's column results.
   std::vector<std::string> column_arrays(const Reduction&) const;

@@ -85,12 +85,12 @@ std::string params(const Page& page, const EpilogueWriter& epilogue, const Confi
   w.add_slots(page.analysis.slots, page.fields);
   std::string out = w.text();
   std::string where = epilogue.partials_methods();
-  const std::string rows = e.row_values + e.row_picks > 0 ? "(M + 15) / 16" : "0", columns = e.column_values > 0 ? " + tiles_n()" : "",
+  const std::string rows = e.row_values + e.row_picks > 0 ? "(M + 15) / 16" : "0", columns = e.column_values + e.column_picks > 0 ? " + tiles_n()" : "",
                     totals = e.total_values > 0 ? " + 1" : "";
-  if (e.column_values > 0) where += format("  DEV i64 column_counters() const {{ return {}; }}\n", rows);
+  if (e.column_values + e.column_picks > 0) where += format("  DEV i64 column_counters() const {{ return {}; }}\n", rows);
   if (e.total_values > 0) where += format("  DEV i64 total_counter() const {{ return {}{}; }}\n", rows, columns);
   if (c.split > 1) where += format("  DEV i64 split_counters() const {{ return {}{}{}; }}\n", rows, columns, totals);
-  if (e.row_values + e.row_picks + e.column_values > 0) out += "\n  DEV int tiles_n() const { return (N + Config::BN - 1) / Config::BN; }\n";
+  if (e.row_values + e.row_picks + e.column_values + e.column_picks > 0) out += "\n  DEV int tiles_n() const { return (N + Config::BN - 1) / Config::BN; }\n";
   if (e.column_values > 0) out += format("  DEV int blocks_m() const {{ return (M + {0} - 1) / {0}; }}\n", c.warpgroup_rows());
   if (e.total_values > 0) out += "  DEV int warps() const { return gridDim.x * Config::WARPGROUPS * 4; }\n";
   if (!where.empty()) out += "  // where partial results and counters stand in the workspace\n" + where;
@@ -161,6 +161,7 @@ Emitted write_page(const Analysis& a, const Config& c, const Demand& d, const Sh
   e.row_values = epilogue.row_floats();
   e.row_picks = epilogue.row_picks();
   e.column_values = epilogue.column_floats();
+  e.column_picks = epilogue.column_picks();
   e.total_values = epilogue.total_floats();
   const std::string params_text = params(page, epilogue, c, e);
 

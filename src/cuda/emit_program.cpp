@@ -117,6 +117,30 @@ void Analysis::find_pairing() {
   }
 }
 
+/// Where it stands among `reductions`; an equal one is there once.
+int Analysis::add_reduction(Reduction r) {
+  const auto same = [&](const Reduction& o) {
+    return o.kind == r.kind && o.over == r.over && o.argument == r.argument && o.index == r.index && o.ignore == r.ignore;
+  };
+  const auto old = std::find_if(reductions.begin(), reductions.end(), same);
+  if (old != reductions.end()) return static_cast<int>(old - reductions.begin());
+  const char* kinds[] = {"sum", "max", "softmax", "pick"};
+  r.name = fmt::format("{}{}", kinds[static_cast<int>(r.kind)], reductions.size());
+  if (r.over.kind == Over::Kind::segment) {
+    const bool heads = unit == Unit::far && pairing.kind == Pairing::Kind::heads && r.width == Width::full;
+    if (segment_length(r) % 8 != 0 || r.width == Width::twice)
+      unsupported(program, fmt::format("a reduction over segment({}){}: the CUDA engine takes multiples of 8 columns, of 16 in "
+                                       "heads, of full or half width",
+                                       r.over.segment, r.width == Width::twice ? " at twice the width" : ""));
+    if (heads && r.over.segment != pairing.head)
+      unsupported(program, fmt::format("a reduction over segment({}) beside heads of {}: the CUDA engine takes segments that are "
+                                       "heads",
+                                       r.over.segment, pairing.head));
+  }
+  reductions.push_back(r);
+  return static_cast<int>(reductions.size()) - 1;
+}
+
 void Analysis::find_reductions() {
   std::vector<int> level(program.nodes.size(), 0);  // of segment reductions that a value needs
   for (std::size_t i = 0; i < program.nodes.size(); i++) {
@@ -124,11 +148,13 @@ void Analysis::find_reductions() {
     const ValueId v = static_cast<ValueId>(i);
     for (ValueId a : n.args)
       if (a != no_value) level[i] = std::max(level[i], level[static_cast<std::size_t>(a)]);
+    const bool segment = n.over.kind == Over::Kind::segment;
     Reduction r;
     switch (n.op) {
       case Op::reduce_sum: r.kind = Reduction::Kind::sum; break;
       case Op::reduce_max: r.kind = Reduction::Kind::max; break;
-      case Op::softmax_max: case Op::softmax_sum: r.kind = Reduction::Kind::softmax; break;
+      case Op::softmax_max: r.kind = segment ? Reduction::Kind::max : Reduction::Kind::softmax; break;
+      case Op::softmax_sum: r.kind = Reduction::Kind::softmax; break;
       case Op::pick: r.kind = Reduction::Kind::pick; break;
       default: continue;
     }
@@ -137,32 +163,17 @@ void Analysis::find_reductions() {
     r.argument = n.args[0];
     if (n.op == Op::pick) { r.index = n.args[1]; r.ignore = n.args[2]; }
     r.width = program.node(n.args[0]).type.width;
-    const auto same = [&](const Reduction& o) {
-      return o.kind == r.kind && o.over == r.over && o.argument == r.argument && o.index == r.index && o.ignore == r.ignore;
-    };
-    const auto old = std::find_if(reductions.begin(), reductions.end(), same);
-    if (old != reductions.end()) {
-      reduction_of[v] = static_cast<int>(old - reductions.begin());
-      if (r.over.kind == Over::Kind::segment) level[i] = old->level + 1;
-      continue;
-    }
-    const char* kinds[] = {"sum", "max", "softmax", "pick"};
-    r.name = fmt::format("{}{}", kinds[static_cast<int>(r.kind)], reductions.size());
-    if (r.over.kind == Over::Kind::segment) {
-      const bool heads = unit == Unit::far && pairing.kind == Pairing::Kind::heads && r.width == Width::full;
-      if (segment_length(r) % 8 != 0 || r.width == Width::twice)
-        unsupported(program, fmt::format("a reduction over segment({}){}: the CUDA engine takes multiples of 8 columns, of 16 in "
-                                         "heads, of full or half width",
-                                         r.over.segment, r.width == Width::twice ? " at twice the width" : ""));
-      if (heads && r.over.segment != pairing.head)
-        unsupported(program, fmt::format("a reduction over segment({}) beside heads of {}: the CUDA engine takes segments that are "
-                                         "heads",
-                                         r.over.segment, pairing.head));
+    if (segment) {
       r.level = level[i];
-      level[i]++;
+      if (r.kind == Reduction::Kind::softmax) {  // a sum of exp(x - maximum), in the pass after the maximum's
+        Reduction maximum = r;
+        maximum.kind = Reduction::Kind::max;
+        r.maximum = add_reduction(maximum);
+        r.level++;
+      }
     }
-    reduction_of[v] = static_cast<int>(reductions.size());
-    reductions.push_back(r);
+    reduction_of[v] = add_reduction(r);
+    if (segment) level[i] = reductions[static_cast<std::size_t>(reduction_of[v])].level + 1;
   }
 }
 
@@ -284,7 +295,8 @@ Demand Analysis::demand() const {
   for (const Reduction& r : reductions) {
     if (r.over.kind == Over::Kind::segment) d.segment = std::lcm(std::max(d.segment, 1), segment_length(r));
     d.row_reductions = d.row_reductions || r.over.kind == Over::Kind::n;
-    if (r.over.kind == Over::Kind::m)
+    if (r.over.kind == Over::Kind::m && r.kind == Reduction::Kind::pick) d.column_picks = true;
+    else if (r.over.kind == Over::Kind::m)
       d.column_values += r.floats() * (unit == Unit::far ? instances(r.width) : r.width == Width::twice ? 2 : 1);
   }
   // Beside 192 accumulators the compiler spilled 450-520 bytes of per-head norms and 150-200 of tables read an element at

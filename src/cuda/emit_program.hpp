@@ -45,9 +45,12 @@ struct Reduction {
   Width width = Width::full;  ///< of the argument
   std::string name;
   int level = 0;              ///< segments: after those of lower levels
+  int maximum = -1;           ///< of a softmax's sum over segments: the reduction that is its maximum
   int floats() const { return kind == Kind::softmax ? 2 : 1; }
   const char* type() const {
-    return kind == Kind::softmax ? "Softmax" : kind == Kind::max ? "Max" : kind == Kind::pick ? "Pick" : "Sum";
+    if (kind == Kind::max) return "Max";
+    if (kind == Kind::softmax && over.kind != Over::Kind::segment) return "Softmax";
+    return kind == Kind::pick && over.kind == Over::Kind::n ? "Pick" : "Sum";
   }
 };
 
@@ -82,6 +85,7 @@ struct Analysis {
  private:
   void find_pairing();
   void find_reductions();
+  int add_reduction(Reduction r);
   void find_boxes();
   void add_matrix(std::vector<Box>& to, int slot, const Shape& shape, DType dtype, Pairing twice, const std::string& array);
   void count(ValueId v);

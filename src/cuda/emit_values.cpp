@@ -213,7 +213,7 @@ std::string Writer::unique(std::string name) {
 
 std::string Writer::column(int member) {
   const int k = a_.unit == Unit::single ? 0 : member;
-  if (level_ == Level::column) return a_.unit == Unit::far ? fmt::format("n_{}", k) : "n";
+  if (level_ == Level::column) return a_.unit == Unit::single ? "n" : fmt::format("n_{}", k);
   uses_column_[k] = true;
   return a_.unit == Unit::single ? "n" : fmt::format("n_{}", k);
 }
@@ -492,13 +492,20 @@ std::string Writer::value(ValueId v, int instance) {
       break;
     case Op::lookup: s = lookup(n, instance); break;
     case Op::round_to: s = fmt::format("round_to({}(), {})", tag_of(n.dtype), bare(real(n.args[0], instance))); break;
-    case Op::reduce_sum: case Op::reduce_max: {
+    case Op::reduce_sum: case Op::reduce_max: case Op::softmax_max: case Op::softmax_sum: case Op::pick: {
+      if (n.over.kind != Over::Kind::segment)
+        throw Error(ErrorKind::internal, fmt::format("{}: a reduction is used before it is complete", a_.program.name));
       const Reduction& r = a_.reductions[static_cast<std::size_t>(a_.reduction_of.at(v))];
-      s = fmt::format("{}.{}()", segment_element(a_, r, instance), n.op == Op::reduce_sum ? "sum" : "max");
+      const std::string element = segment_element(a_, r, instance);
+      if (n.op == Op::pick) {
+        const std::string at = value(n.args[1], instance);
+        const std::string ignored = n.args[2] == no_value ? "false" : fmt::format("{} == {}", at, value(n.args[2]));
+        s = fmt::format("picked({}.sum(), {}, {}, {})", element, at, n.over.segment, ignored);
+      } else {
+        s = fmt::format("{}.{}()", element, n.op == Op::reduce_sum || n.op == Op::softmax_sum ? "sum" : "max");
+      }
       break;
     }
-    case Op::softmax_max: case Op::softmax_sum: case Op::pick:
-      throw Error(ErrorKind::internal, fmt::format("{}: a reduction is used before it is complete", a_.program.name));
     default: s = elementwise(n, instance); break;
   }
   const bool named = !a_.names[static_cast<std::size_t>(v)].empty();

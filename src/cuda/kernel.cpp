@@ -137,9 +137,13 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
       c.problem.direct |= 1u << m.slot;
     }
   }
+  const Demand d = demand_of(p, c.problem.direct);
+  if (d.pair_run < 0 && d.segment > 0 && c.extents.n / 2 % d.segment != 0)
+    throw Error(ErrorKind::unsupported, fmt::format("{} pairs columns by halves and reduces over segments of {}, which aren't whole in N/2 = {}: the GPU engine "
+                                                    "keeps a segment in one half; choose N/2 a multiple of {}, or use the cpu device",
+                                                    p.name, d.segment, c.extents.n / 2, d.segment));
   // Pairs by halves of an N-major B: the second half is read from column N/2 on.
-  if (const Demand d = demand_of(p, c.problem.direct);
-      d.pair_run < 0 && c.extents.k > 0 && c.problem.b_major == Major::mn && c.extents.n / 2 * static_cast<std::int64_t>(size_of(p.b_dtype)) % 16 != 0)
+  if (d.pair_run < 0 && c.extents.k > 0 && c.problem.b_major == Major::mn && c.extents.n / 2 * static_cast<std::int64_t>(size_of(p.b_dtype)) % 16 != 0)
     throw Error(ErrorKind::layout, fmt::format("operand 'B' of {} ({}) is stored with N as its fast dimension, and columns are paired by halves: the GPU's copy "
                                                "engine then needs N/2 elements to be a multiple of 16 bytes, and {} are not; store B by rows of K, or pad N",
                                                p.name, describe(c.slots[1]), c.extents.n / 2));

@@ -30,7 +30,8 @@ std::size_t at(ValueId v) { return static_cast<std::size_t>(v); }
 
 class Typer {
  public:
-  explicit Typer(Program& p) : p_(p), class_(p.nodes.size()), source_(p.nodes.size(), no_value) {
+  explicit Typer(Program& p)
+      : p_(p), class_(p.nodes.size()), source_(p.nodes.size(), no_value), steady_(p.nodes.size(), 1) {
     std::iota(class_.begin(), class_.end(), 0);
   }
 
@@ -188,6 +189,22 @@ class Typer {
       default: infer_elementwise(v, n, t); break;
     }
     n.type = t;
+    steady_[at(v)] = steady(n);
+  }
+
+  /// Over how many columns, from each multiple of it on, a value is sure to stay the same: 0 for all of them.
+  std::int32_t steady(const Node& n) const {
+    if (n.type.width == Width::none) return 0;
+    if (n.op >= Op::reduce_sum && n.op <= Op::pick) return n.over.kind == Over::Kind::segment ? n.over.segment : 1;
+    if (!is_elementwise(n.op) && n.op != Op::round_to && n.op != Op::lookup) return 1;
+    if (n.op == Op::floordiv && p_.node(n.args[0]).op == Op::col) {
+      const Node& by = p_.node(n.args[1]);
+      if (by.op == Op::constant && by.number > 0) return static_cast<std::int32_t>(by.number);
+    }
+    std::int32_t run = 0;
+    for (ValueId a : n.args)
+      if (a != no_value) run = std::gcd(run, steady_[at(a)]);
+    return run;
   }
 
   void infer_elementwise(ValueId v, const Node& n, Type& t) {
@@ -281,23 +298,8 @@ class Typer {
     if (!x.rows || x.width == Width::none)
       refuse(v, fmt::format("{} of '{}', which has {}: expected one value an element, as acc has", name_of(n.op),
                             name(n.args[0]), spell_extent(x)));
-    if (stats && (over == Over::Kind::mn || over == Over::Kind::segment))
-      refuse(v, fmt::format("softmax_stats {}: expected over n or over m", language::spell(n.over)));
-    if (n.op == Op::pick) {
-      if (over != Over::Kind::n) refuse(v, fmt::format("pick {}: expected over n", language::spell(n.over)));
-      if (x.width != Width::full)
-        refuse(v, fmt::format("pick of '{}', of {} width: expected full width", name(n.args[0]), spell(x.width)));
-      const Type& i = type(n.args[1]);
-      if (i.kind != ValueKind::integer || i.width != Width::none || !i.rows)
-        refuse(v, fmt::format("pick at '{}', which is {} and has {}: expected an integer a row, say an operand i32[M]",
-                              name(n.args[1]), kind_name(i.kind), spell_extent(i)));
-      if (n.args[2] != no_value) {
-        const Type& g = type(n.args[2]);
-        if (g.kind != ValueKind::integer || g.width != Width::none || g.rows)
-          refuse(v, fmt::format("pick ignoring '{}', which is {} and has {}: expected one integer", name(n.args[2]),
-                                kind_name(g.kind), spell_extent(g)));
-      }
-    }
+    if (stats && over == Over::Kind::mn) refuse(v, "softmax_stats over mn: expected over n, over m or over segment(D)");
+    if (n.op == Op::pick) check_pick(v, n);
     if (over == Over::Kind::segment) {
       t.rows = true;
       t.width = x.width;
@@ -307,6 +309,39 @@ class Typer {
       t.width = over == Over::Kind::m ? x.width : Width::none;
     }
     if (t.width == Width::half || t.width == Width::twice) unify(v, n.args[0], v);
+  }
+
+  /// The index has one value for each result: a row's, a column's, a segment's.
+  void check_pick(ValueId v, const Node& n) const {
+    const Type& x = type(n.args[0]);
+    const Type& i = type(n.args[1]);
+    const Over::Kind over = n.over.kind;
+    if (over == Over::Kind::mn) refuse(v, "pick over mn: expected over n, over m or over segment(D)");
+    if (x.width != Width::full)
+      refuse(v, fmt::format("pick of '{}', of {} width: expected full width", name(n.args[0]), spell(x.width)));
+    if (i.stage == Stage::finish) refuse_finish(v, n.args[1], name_of(n.op));
+    const auto expected = [&](std::string_view what) {
+      refuse(v, fmt::format("pick at '{}', which is {} and has {}: expected {}", name(n.args[1]), kind_name(i.kind),
+                            spell_extent(i), what));
+    };
+    const bool integer = i.kind == ValueKind::integer;
+    if (over == Over::Kind::n && (!integer || i.width != Width::none || !i.rows))
+      expected("an integer a row, say an operand i32[M]");
+    if (over == Over::Kind::m && (!integer || i.width != Width::full || i.rows))
+      expected("an integer a column, say an operand i32[N]");
+    if (over == Over::Kind::segment) {
+      if (!integer || (i.width != Width::none && i.width != Width::full)) expected("an integer");
+      const std::int32_t run = steady_[at(n.args[1])];
+      if (run % n.over.segment != 0)
+        expected(fmt::format("one integer for all of a segment: the same for all columns, or made of col // {}",
+                             n.over.segment));
+    }
+    if (n.args[2] == no_value) return;
+    const Type& g = type(n.args[2]);
+    if (g.stage == Stage::finish) refuse_finish(v, n.args[2], name_of(n.op));
+    if (g.kind != ValueKind::integer || g.width != Width::none || g.rows)
+      refuse(v, fmt::format("pick ignoring '{}', which is {} and has {}: expected one integer", name(n.args[2]),
+                            kind_name(g.kind), spell_extent(g)));
   }
 
   // ---------------------------------------------------------------- locality
@@ -421,6 +456,7 @@ class Typer {
   Program& p_;
   std::vector<ValueId> class_;   ///< union-find over values of half and twice width
   std::vector<ValueId> source_;  ///< of a class: the split or join that gave it its pairing
+  std::vector<std::int32_t> steady_;
 };
 
 }  // namespace

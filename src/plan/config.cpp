@@ -41,7 +41,7 @@ SharedLayout shared_layout(const Config& c, const Demand& d) {
   l.slices = l.operands + c.warpgroups * c.prefetch * l.operand_slot;
   l.columns = l.slices + c.warpgroups * c.prefetch * l.slice_slot;
   const int column_bytes = d.column_values * part_columns(c, d) * 4;
-  l.barriers = l.columns + (column_bytes > 0 ? c.warpgroups * (4 * column_bytes + 16) : 0);
+  l.barriers = l.columns + (column_bytes > 0 || d.column_picks ? c.warpgroups * (4 * column_bytes + 16) : 0);
   l.barriers = round_up(l.barriers, 8);
   l.total = l.barriers + 8 * (2 * c.stages + (l.operand_slot + l.slice_slot > 0 ? 2 * c.warpgroups * c.prefetch : 0));
   return l;

@@ -27,6 +27,7 @@ struct Demand {
   bool crowded = false;          ///< what the epilogue keeps doesn't fit beside the largest accumulators
   bool row_reductions = false;   ///< it reduces over n
   int column_values = 0;         ///< floats a warp keeps for each column (reductions over m)
+  bool column_picks = false;     ///< it picks over m
   std::vector<int> staged;       ///< for each box an output is staged in, its bytes for each column of a chunk
   std::vector<int> loaded;       ///< ... for each box of a tile operand
   std::vector<int> vectors;      ///< ... for each slice of a column vector

@@ -154,7 +154,7 @@ class Counter {
 
   bool softmax_max_seen(ValueId sum, const std::set<ValueId>& seen) const {
     return std::any_of(seen.begin(), seen.end(), [&](ValueId v) {
-      return p_.node(v).op == Op::softmax_max && p_.node(v).args == p_.node(sum).args;
+      return p_.node(v).op == Op::softmax_max && p_.node(v).args == p_.node(sum).args && p_.node(v).over == p_.node(sum).over;
     });
   }
 

@@ -6,6 +6,7 @@
 #include "coda/compare.hpp"
 #include "coda/inputs.hpp"
 #include "coda/text.hpp"
+#include "support/reduction_programs.hpp"
 
 namespace {
 
@@ -37,5 +38,16 @@ TEST_P(Standard, programs_are_as_near_fp64_as_the_unfused_path) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Standard, testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& i) { return std::string(name_of(i.param)); });
+
+TEST(Reductions, of_every_kind_are_as_near_fp64_as_the_unfused_path) {
+  for (const Program& program : test::reduction_programs()) {
+    for (const DType t : {DType::f32, DType::bf16}) {
+      const Program p = program.with_dtype(t);
+      check_program(p, {37, 256, 64}, 1);
+      check_program(p, {270, 1152, 40}, 2);
+      check_program(p, {1, 64, 8}, 3);
+    }
+  }
+}
 
 }  // namespace

@@ -146,6 +146,102 @@ TEST(Pick, refuses_an_index_out_of_range_before_anything_is_written) {
   }
 }
 
+constexpr std::string_view picking_rows = R"(program picking_rows
+  gemm A: f32[M, K], B: f32[N, K]
+  in  chosen: i64[N]
+  in  ignore: i64[]
+  a, b = split(acc, halves)
+  out y: f32[M, N/2] = a - b
+  finish z: f32[N] = pick(acc, chosen, over m, ignore)
+)";
+
+TEST(Pick, over_m_finds_its_row_at_every_boundary) {
+  const std::int64_t rows[] = {0, 7, 8, 15, 16, 63, 64, 127, 128, 129, 255, 256, 257, 511, 512, 598, 599, -7};
+  const auto count = static_cast<std::int64_t>(std::size(rows));
+  const std::int64_t n = 1112;
+  const Case c(picking_rows, 600, n, [](std::int64_t j) { return static_cast<float>(1 + j % 3); });
+  for (std::int64_t i = 0; i < 600; ++i) store(c.inputs.slots[0], i, static_cast<double>(i));
+  for (std::int64_t j = 0; j < n; ++j) c["chosen"].as<std::int64_t>()[j] = rows[j % count];
+  *c["ignore"].as<std::int64_t>() = -7;
+  c.run();
+  for (std::int64_t j = 0; j < n; ++j) {
+    const std::int64_t row = rows[j % count];
+    EXPECT_EQ(load(c["z"], j), row == -7 ? 0 : static_cast<double>(row * (1 + j % 3))) << "row " << row;
+  }
+}
+
+TEST(Pick, over_m_refuses_a_row_out_of_range_before_anything_is_written) {
+  const Case c(picking_rows, 5, 64, [](std::int64_t j) { return static_cast<float>(j); });
+  for (int j = 0; j < 64; ++j) c["chosen"].as<std::int64_t>()[j] = j == 9 ? 5 : 4;
+  *c["ignore"].as<std::int64_t>() = -100;
+  try {
+    c.run();
+    ADD_FAILURE() << "5 was accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::value);
+    EXPECT_STREQ(e.what(), "program picking_rows: chosen is 5 in column 9, but pick takes an index from 0 to 4, or -100 "
+                           "for a column to ignore; correct the data");
+  }
+  for (const char* name : {"y", "z"}) EXPECT_TRUE(std::isnan(load(c[name], 0))) << "written to before the check";
+}
+
+TEST(Pick, over_segments_gives_all_of_a_segment_one_of_its_elements) {
+  const Case c(R"(program heads
+  gemm A: f32[M, K], B: f32[N, K]
+  in  place: i32[M]
+  in  fixed: i64[]
+  out each: f32[M, N] = pick(acc, place, over segment(24))
+  out all: f32[M, N] = pick(acc, fixed, over segment(24))
+  out later: f32[M, N] = pick(acc, (col // 24 + row) % 24, over segment(12), 5)
+)",
+               40, 720, [](std::int64_t j) { return static_cast<float>(j + 1); });
+  for (std::int64_t i = 0; i < 40; ++i) c["place"].as<std::int32_t>()[i] = static_cast<std::int32_t>(i - 5);
+  *c["fixed"].as<std::int64_t>() = 23;
+  c.run();
+  for (std::int64_t i = 0; i < 40; ++i) {
+    for (std::int64_t j = 0; j < 720; ++j) {
+      const std::int64_t at = i * 720 + j, place = i - 5, later = (j / 24 + i) % 24;
+      const double each = load(c["each"], at), moved = load(c["later"], at);
+      if (place >= 0 && place < 24)
+        EXPECT_EQ(each, static_cast<double>(j / 24 * 24 + place + 1));
+      else
+        EXPECT_TRUE(std::isnan(each)) << "place " << place;
+      EXPECT_EQ(load(c["all"], at), static_cast<double>(j / 24 * 24 + 24));
+      if (later < 12)
+        EXPECT_EQ(moved, later == 5 ? 0 : static_cast<double>(j / 12 * 12 + later + 1));
+      else
+        EXPECT_TRUE(std::isnan(moved)) << later;
+    }
+  }
+}
+
+TEST(Statistics, over_segments_are_each_segments_own) {
+  const Case c(R"(program segments
+  gemm A: f32[M, K], B: f32[N, K]
+  m, s = softmax_stats(acc, over segment(16))
+  out m: f32[M, N] = m
+  out s: f32[M, N] = s
+  out p: f32[M, N] = exp(acc - m) / s
+)",
+               3, 16 * 70, [](std::int64_t j) {
+                 const std::int64_t segment = j / 16;
+                 return segment == 0 ? -inf : segment == 1 && j == 20 ? nan : segment % 2 == 0 ? 1300.0f : -50.0f;
+               });
+  c.run();
+  for (std::int64_t j = 0; j < 16 * 70; ++j) {
+    const std::int64_t segment = j / 16;
+    if (segment == 1) {
+      for (const char* name : {"m", "s", "p"}) EXPECT_TRUE(std::isnan(load(c[name], j))) << name;
+      continue;
+    }
+    EXPECT_EQ(load(c["m"], j), segment == 0 ? -inf : segment % 2 == 0 ? 1300.0 : -50.0);
+    EXPECT_EQ(load(c["s"], j), segment == 0 ? 0 : 16);
+    if (segment > 1) {
+      EXPECT_EQ(load(c["p"], j), 1.0 / 16);
+    }
+  }
+}
+
 TEST(Accumulate, adds_to_what_is_there_once_a_run_in_f32_and_bf16) {
   for (const char* name : {"weight_grad", "weight_grad_bf16"}) {
     const Program p = load_program(name);

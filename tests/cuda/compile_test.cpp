@@ -13,6 +13,7 @@
 #include "cuda/module.hpp"
 #include "cuda/nvrtc.hpp"
 #include "plan/plan.hpp"
+#include "support/reduction_programs.hpp"
 
 namespace coda::cuda {
 namespace {
@@ -41,6 +42,15 @@ TEST_P(Compile, makes_every_configuration_with_at_most_64_bytes_of_spills) {
 }
 
 INSTANTIATE_TEST_SUITE_P(StandardPrograms, Compile, ::testing::ValuesIn(standard_programs()), [](const auto& info) { return info.param; });
+
+TEST(Reductions, of_every_kind_compile) {
+  if (!have_nvrtc()) GTEST_SKIP() << "no NVRTC here";
+  for (const Program& p : test::reduction_programs()) {
+    const auto rows = compile_report(p, "sm_90a", 1);
+    EXPECT_FALSE(rows.empty()) << p.name;
+    for (const CompileRow& r : rows) EXPECT_LE(r.usage.spill_store_bytes, 512) << p.name << " as " << r.config;
+  }
+}
 
 TEST(CompileReport, refuses_other_architectures) {
   EXPECT_THROW(compile_report(load_program("linear"), "sm_80"), Error);

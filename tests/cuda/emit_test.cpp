@@ -182,6 +182,27 @@ TEST(Emit, PairsInTwoWaysAreRefusedByName) {
   }
 }
 
+TEST(Emit, AFinishedPairOfColumnsTakesEachMembersOperand) {
+  for (const char* pairing : {"adjacent", "halves"}) {
+    const Program p = parse(fmt::format("program p\n  gemm A: bf16[M, K], B: bf16[N, K]\n  in left: f32[N/2]\n  in right: f32[N/2]\n"
+                                        "  finish f: f32[N] = sum(acc, over m) * join(left, right, {})\n", pairing));
+    const std::string page = emitted(p, pingpong).source;
+    EXPECT_NE(page.find("n_0 * p.f_stride0, sum0.sum() * load1(f32(), p.left, q"), std::string::npos) << page;
+    EXPECT_NE(page.find("n_1 * p.f_stride0, sum0.sum() * load1(f32(), p.right, q"), std::string::npos) << page;
+  }
+}
+
+TEST(Emit, PicksOfColumnsAskForAPlaceEachAndForCounters) {
+  const Program p = parse("program p\n  gemm A: bf16[M, K], B: bf16[N, K]\n  in i: i32[N]\n  in j: i64[N]\n"
+                          "  finish f: f32[N] = pick(acc, i, over m)\n  finish g: f32[N] = pick(acc, j, over m, -100)\n");
+  const Emitted e = emitted(p, cooperative);
+  EXPECT_EQ(e.column_picks, 2);
+  EXPECT_EQ(e.column_values, 0);
+  const Emitted::Work w = e.work(1000, 1000, 132);
+  EXPECT_EQ(e.workspace_bytes(w), 2 * 1000 * 4);
+  EXPECT_EQ(e.counter_count(w), 4);
+}
+
 TEST(Emit, PagesCompileWithoutSpillsOrSerialisedProducts) {
   std::vector<embedded::File> headers;
   for (const embedded::File& f : embedded::device_headers()) headers.push_back({f.name, f.text});

@@ -221,10 +221,39 @@ class Generator {
     if (r_.chance(12) && o_.tables && o_.integers) return table_value(width, 1);
     if (r_.chance(12) && o_.pairs) return element(width, depth);
     if (r_.chance(12) && o_.segments && width == Width::full) {
-      const Value x = element(width, depth - 1);
-      return r_.chance(50) ? sum(x, segment(segment_)) / segment_ : max(x, segment(segment_));
+      return over_segment(element(width, depth - 1));
     }
     return function(real(width, depth - 1));
+  }
+
+  /// A reduction of x, of full width, over segments.
+  Value over_segment(const Value& x) {
+    const Over over = segment(segment_);
+    switch (r_.below(4)) {
+      case 0: return sum(x, over) / segment_;
+      case 1: return max(x, over);
+      case 2:
+        if (o_.softmax) {
+          const auto [m, s] = softmax_stats(x, over);
+          return r_.chance(50) ? exp(x - m) / s : m + log(s);
+        }
+        [[fallthrough]];
+      default: {
+        if (!o_.picks) return sum(x, over);
+        const Value index = index_in_segment();
+        return r_.chance(50) ? pick(x, index, over) : pick(x, index, over, 1) * 0.5;
+      }
+    }
+  }
+
+  /// An integer below `segment_`, the same for all of a segment.
+  Value index_in_segment() {
+    if (o_.integers && r_.chance(50)) {
+      const Value at = r_.chance(50) ? e_.row() : floordiv(e_.col(), r_.chance(50) ? segment_ : 2 * segment_);
+      return (at + r_.below(5)) % segment_;
+    }
+    if (!place_) place_ = r_.chance(70) ? e_.input("place", r_.chance(50) ? i32 : i64, {M}) : e_.input("place", i32, {});
+    return *place_;
   }
 
   Value combine(Width width, int depth) {
@@ -364,16 +393,21 @@ class Generator {
         break;
       case 3:
         if (o_.softmax) {
-          const auto [m, s] = softmax_stats(value(width), over_n);
-          e_.finish(name, f32, {M}, m + log(s));
+          const bool rows = !o_.column_reductions || r_.chance(60);
+          const auto [m, s] = softmax_stats(value(width), rows ? over_n : over_m);
+          rows ? e_.finish(name, f32, {M}, m + log(s)) : e_.finish(name, f32, {columns}, m + log(s));
         }
         break;
       default:
         if (o_.picks) {
-          if (!target_) target_ = e_.input("target", r_.chance(50) ? i32 : i64, {M});
+          const bool rows = !o_.column_reductions || r_.chance(60);
+          std::optional<Value>& index = rows ? target_ : chosen_;
+          const DType t = r_.chance(50) ? i32 : i64;
+          if (!index) index = rows ? e_.input("target", t, {M}) : e_.input("chosen", t, {N});
           const Value full = value(Width::full);
-          e_.finish(name, f32, {M},
-                    r_.chance(50) ? pick(full, *target_, over_n) : pick(full, *target_, over_n, -100) * 0.5);
+          const Over over = rows ? over_n : over_m;
+          const Value x = r_.chance(50) ? pick(full, *index, over) : pick(full, *index, over, -100) * 0.5;
+          rows ? e_.finish(name, f32, {M}, x) : e_.finish(name, f32, {N}, x);
         }
         break;
     }
@@ -401,7 +435,7 @@ class Generator {
   int count_ = 0;
   std::vector<Known> operands_;
   std::vector<Value> integer_rows_, integer_scalars_, full_, half_, twice_;
-  std::optional<Value> target_;
+  std::optional<Value> target_, chosen_, place_;  ///< indices of picks over n, over m, over segments
 };
 
 }  // namespace

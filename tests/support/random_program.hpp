@@ -15,8 +15,8 @@ struct RandomProgramOptions {
   bool row_reductions = true;     ///< sum and max over n
   bool column_reductions = true;  ///< sum and max over m
   bool matrix_reductions = true;  ///< sum and max over mn
-  bool softmax = true;            ///< softmax_stats over n
-  bool picks = true;              ///< pick, with and without an ignored index (operand "target": i32 or i64)
+  bool softmax = true;            ///< softmax_stats over n, over m (with column_reductions), over segments
+  bool picks = true;              ///< pick over the same (operands "target", "chosen", "place"), some with an ignored index
   bool transposed = true;         ///< outputs stored [N, M]
   bool accumulate = true;         ///< out +=, f32 and bf16
   bool rounding = true;           ///< round_to

@@ -156,7 +156,10 @@ template <class R> DEV R gather_partials(const float* at, i64 plane, i64 stride,
   }
   return sum;
 }
-/// A pick: the picked value; 0 for the ignored index, NaN out of range.
+/// A pick: the picked value, or where it is; 0 for the ignored index, NaN out of range.
+DEV float picked(float value, int index, int extent, bool ignored) {
+  return ignored ? 0.f : (u32)index < (u32)extent ? value : not_a_number();
+}
 DEV float picked(const float* at, int index, int extent, bool ignored) {
   return ignored ? 0.f : (u32)index < (u32)extent ? load_L2(at) : not_a_number();
 }
