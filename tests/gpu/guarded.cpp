@@ -57,6 +57,16 @@ std::size_t Guarded::byte_of(std::int64_t i) const {
 
 void Guarded::reset() { upload(buffer_.address(), image_.data(), image_.size(), buffer_.device_index()); }
 
+void Guarded::assign(const Tensor& logical) {
+  const HostTensor same_type(view_.dtype, std::span(view_.shape.data(), static_cast<std::size_t>(view_.rank)));
+  const std::size_t size = size_of(view_.dtype);
+  for (std::int64_t i = 0; i < view_.numel(); ++i) {
+    store(same_type, i, load(logical, i));
+    std::memcpy(&image_[byte_of(i)], static_cast<const char*>(same_type.view().data) + static_cast<std::size_t>(i) * size, size);
+  }
+  reset();
+}
+
 std::vector<std::uint8_t> Guarded::memory() const {
   std::vector<std::uint8_t> bytes(image_.size());
   test::download(bytes.data(), buffer_.address(), bytes.size(), buffer_.device_index());

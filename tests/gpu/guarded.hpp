@@ -24,8 +24,10 @@ class Guarded {
   Guarded(const Tensor& logical, Placement placement, bool blank, int device = 0);
 
   const Tensor& view() const { return view_; }
-  /// Puts the first contents back.
+  /// Puts the first contents back, or those of the last assign().
   void reset();
+  /// Gives the elements other values: those of a host tensor.
+  void assign(const Tensor& logical);
   /// The elements, as a row-major host tensor.
   HostTensor download() const;
   /// Empty where every byte that belongs to no element (with `elements`: any byte) is as it was; else what changed.

@@ -8,6 +8,7 @@
 
 #include "coda/error.hpp"
 #include "coda/text.hpp"
+#include "capture.hpp"
 #include "cuda/driver.hpp"
 #include "problem.hpp"
 
@@ -108,28 +109,6 @@ TEST(Launch, reads_scalars_from_the_host_or_the_device) {
   kernel.launch(slots);
   EXPECT_EQ(load(host.outputs()[0], 5), 0.0);
 }
-
-// A stream of the test's own.
-struct Capture {
-  explicit Capture(const std::function<void(cuda::Stream)>& body) : stream(0) {
-    cuda::ContextScope scope(0);
-    CODA_CUDA(cuStreamBeginCapture, stream, 0);
-    body(stream);
-    CODA_CUDA(cuStreamEndCapture, stream, &graph);
-    CODA_CUDA(cuGraphInstantiateWithFlags, &exec, graph, 0ull);
-  }
-  ~Capture() {
-    cuda::driver().cuGraphExecDestroy(exec);
-    cuda::driver().cuGraphDestroy(graph);
-  }
-  void replay() {
-    cuda::ContextScope scope(0);
-    CODA_CUDA(cuGraphLaunch, exec, stream);
-  }
-  cuda::OwnedStream stream;
-  cuda::Graph graph = nullptr;
-  cuda::GraphExec exec = nullptr;
-};
 
 TEST(Graph, replays_an_accumulating_program_exactly_so_many_times) {
   const Program p = load_program("weight_grad");
