@@ -41,6 +41,7 @@ struct Formulas {
   static T expm1(T x) { return std::expm1(x); }
   static T log(T x) { return std::log(x); }
   static T log1p(T x) { return std::log1p(x); }
+  static T log1p_exp(T x) { return std::log1p(std::exp(x)); }
   static T sqrt(T x) { return std::sqrt(x); }
   static T rsqrt(T x) { return 1 / std::sqrt(x); }
   static T tanh(T x) { return std::tanh(x); }

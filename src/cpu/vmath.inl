@@ -99,6 +99,8 @@ inline VecF log1p(VecF x) {
   return select((x > -1) & (x < __builtin_inff()), select(x == 0, x, y), log_special(u));
 }
 
+inline VecF log1p_exp(VecF x) { return log1p(exp(x)); }
+
 inline VecF sqrt(VecF x) {
 #if CODA_VECTOR_BYTES == 64 && defined(__AVX512F__)
   return RawF(_mm512_maskz_sqrt_ps(0xFFFF, __m512(x.v)));

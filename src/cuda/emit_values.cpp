@@ -113,7 +113,7 @@ std::string safe_name(const std::string& name) {
       "lane", "warp", "rows", "row", "columns", "maps", "ok", "E", "C", "P", "in", "put_rows", "begin_rows", "finish_rows", "put_columns", "finish_columns", "put_totals", "finish_totals", "segments", "fetch", "ship", "half", "part", "group", "raster",
       "M", "N", "K", "partials", "counters", "split_from", "thread", "block", "bar", "dst", "src", "id", "last",
       "Row", "Config", "Params", "Maps", "Epilogue", "Sum", "Max", "Softmax", "Box", "Place", "Tile", "Word", "Value",
-      "real", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos", "floor", "abs", "select", "maximum", "minimum",
+      "real", "exp", "expm1", "log", "log1p", "log1p_exp", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos", "floor", "abs", "select", "maximum", "minimum",
       "infinity", "not_a_number", "f32", "i32", "f16", "bf16", "e4m3", "e5m2", "u8", "u16", "u32", "u64", "i64", "i64_", "lookup", "round_to", "scalar",
       "alignas", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "constexpr", "continue", "default",
       "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",

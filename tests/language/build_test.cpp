@@ -88,6 +88,9 @@ TEST(Build, HasAllOfTheVocabulary) {
     auto [m, s] = e.let("m", "s", softmax_stats(z, over_n));
     e.finish("loss", f32, {M}, where(target == -100, 0.0, log(s) - (pick(z, target, over_n, -100) - m)));
     e.finish("first", f32, {M}, pick(z, target, over_n));
+    e.finish("each", f32, {N}, pick(z, floordiv(e.col(), 2), over_m, 7));
+    auto [best, total] = e.let("best", "total", softmax_stats(z, segment(32)));
+    e.output("gate", bf16, {M, N}, exp(z - best) / total + pick(z, e.row() % 32, segment(32)));
     e.finish("mean", f32, {N}, sum(round_to(z, bf16), over_m) / M);
     e.finish("amax", f32, {}, max(abs(z), over_mn) * (N / 2) + 2 * N);
   });
@@ -115,6 +118,9 @@ program everything
   m, s = softmax_stats(z, over n)
   finish loss: f32[M] = where(target == -100, 0.0, log(s) - (pick(z, target, over n, -100) - m))
   finish first: f32[M] = pick(z, target, over n)
+  finish each: f32[N] = pick(z, col // 2, over m, 7)
+  best, total = softmax_stats(z, over segment(32))
+  out  gate: bf16[M, N] = exp(z - best) / total + pick(z, row % 32, over segment(32))
   finish mean: f32[N] = sum(round_to(z, bf16), over m) / M
   finish amax: f32[] = max(abs(z), over mn) * (N / 2) + 2 * N
 )");

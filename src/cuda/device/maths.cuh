@@ -11,6 +11,7 @@ DEV float exp(float x) { return exp2_fast(x * 1.4426950408889634f); }
 DEV float expm1(float x) { return ::expm1f(x); }
 DEV float log(float x) { return ::logf(x); }
 DEV float log1p(float x) { return ::log1pf(x); }
+DEV float log1p_exp(float x) { return ::log1pf(::expf(x)); }
 DEV float sqrt(float x) { return ::sqrtf(x); }
 DEV float rsqrt(float x) { return ::rsqrtf(x); }
 DEV float tanh(float x) { return ::tanhf(x); }
