@@ -103,7 +103,7 @@ void add_bench(CLI::App& app, Action& action) {
   sub->add_option("FILE", o->file, "A .coda file or the name of a standard program");
   sub->add_flag("--all", o->all, "Every standard program");
   o->add_to(*sub, false);
-  sub->add_option("--extents", o->extents, "Sizes (repeat for more); 2048 each by default")->allow_extra_args(false);
+  sub->add_option("--extents", o->extents, "Sizes (repeat for more); 2048 each by default, 4096 on CUDA")->allow_extra_args(false);
   sub->add_option("--device", o->device, "cpu, cuda or cuda:N")->capture_default_str();
   sub->add_option("--repeats", o->repeats, "Interleaved rounds: 7, on CUDA 20, if not given")
       ->check(CLI::Range(1, 10000));
@@ -120,13 +120,16 @@ void add_bench(CLI::App& app, Action& action) {
   sub->add_option("--commit", o->commit, "What to write in the CSV's column of that name");
   sub->add_flag("--json", o->json, "Machine-readable: an entry a run");
   sub->footer(
-      "On the CPU the types are f32 unless --dtype says otherwise. On CUDA the cases are those of the speed table:\n"
-      "Llama 1B, 8B and 70B blocks in bf16, the LM head, small and odd shapes; FILE or --filter chooses among them.\n"
+      "On the CPU the types are f32 unless --dtype says otherwise. On CUDA --all, a program that is in it, or --filter\n"
+      "means cases of the speed table: Llama 1B, 8B and 70B blocks in bf16, the LM head, small and odd shapes; with\n"
+      "--extents, or with a program of one's own, that program on those sizes. Beside each: cuBLASLt's plain product, and\n"
+      "the unfused sequence, where there is more than the product.\n"
       "Examples:\n"
       "  coda bench --all\n"
       "  coda bench norm_swiglu --extents M=1024,N=4096,K=1024 --dtype bf16\n"
       "  coda bench --all --threads 1 --clock processor --csv bench.csv\n"
-      "  coda bench --all --device cuda --filter fused/8b --csv h200.csv");
+      "  coda bench --all --device cuda --filter fused/8b --csv h200.csv\n"
+      "  coda bench mine.coda --device cuda --extents M=8192,N=4096,K=4096 --json");
   sub->callback([&action, o] { action = [o] { return bench_programs(*o); }; });
 }
 

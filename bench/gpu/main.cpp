@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   bool failed = false;
   try {
     fmt::print("{}\n", coda::cuda::csv_header());
-    coda::cuda::bench(o, [&](const coda::cuda::BenchRow& r) {
+    coda::cuda::bench(coda::cuda::bench_cases(), o, [&](const coda::cuda::BenchRow& r) {
       fmt::print("{}\n", coda::cuda::csv_line(r, today(), commit, o));
       std::fflush(stdout);
       if (!r.fault.empty()) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "coda/kernel.hpp"
 #include "coda/text.hpp"
 #include "command.hpp"
 
@@ -34,6 +35,20 @@ TEST(Bench, RefusesWhatItCantTime) {
   expect_usage_error(coda_command("bench linear --tune"), "cuda");
   expect_failure(coda_command("bench linear --extents M=-1,N=2,K=3"), "M = -1");
   expect_failure(coda_command("bench linear --extents M=8,N=8,K=8 --repeats 1 --csv /dev/full"), "/dev/full");
+}
+
+TEST(BenchOnCuda, SaysWhatItCantDo) {
+  const std::string cuda = " --device cuda";
+  expect_usage_error(coda_command("bench linear --extents M=8,N=8 " + cuda), "K is missing");
+  expect_usage_error(coda_command("bench linear --filter fused --extents M=8,N=8,K=8" + cuda), "--filter");
+  expect_failure(coda_command("bench --all --filter no_such_case" + cuda), "no_such_case");
+  expect_failure(coda_command("bench no_such_program" + cuda), "no_such_program");
+  if (cuda_available()) return;
+  const Directory d;
+  for (const char* what : {"linear", "--all", "norm_geglu", "norm_swiglu --extents M=64,N=96,K=32 --json"})
+    expect_failure(coda_command(std::string("bench ") + what + cuda), "driver");
+  const std::string csv = d.file("bench.csv");
+  expect_failure(coda_command("bench linear --extents M=64,N=96,K=32 --csv " + csv + cuda), "driver");
 }
 
 TEST(Emit, PrintsAPageForEveryConfigurationItLists) {

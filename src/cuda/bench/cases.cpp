@@ -5,7 +5,14 @@
 
 namespace coda::cuda {
 
-std::string BenchCase::name() const { return fmt::format("{}/{}/{}/{}/{}", group, model, product, form, program); }
+BenchCase own_case(const std::string& label, const Program& program, Extents e, std::map<std::string, std::int64_t, std::less<>> symbols) {
+  BenchCase c{.group = "own", .model = "-", .product = "-", .form = "forward", .program = label, .m = e.m, .n = e.n, .k = e.k};
+  c.own = std::make_shared<const Program>(program);
+  c.symbols = std::move(symbols);
+  return c;
+}
+
+std::string BenchCase::name() const { return own ? fmt::format("own/{}/{}x{}x{}", program, m, n, k) : fmt::format("{}/{}/{}/{}/{}", group, model, product, form, program); }
 
 std::vector<BenchCase> bench_cases() {
   std::vector<BenchCase> all;

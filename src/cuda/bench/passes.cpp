@@ -145,10 +145,15 @@ __device__ void account(double* out, double d, double s) {
   for (int k = 16; k; k >>= 1) { d += __shfl_xor_sync(~0u, d, k); s += __shfl_xor_sync(~0u, s, k); }
   if ((threadIdx.x & 31) == 0) { atomicAdd(out, d); atomicAdd(out + 1, s); }
 }
-extern "C" __global__ void difference_bf16(const u16* a, const u16* b, i64 n, double* out) {
+__device__ float value(const u16* p, i64 i, int half) {
+  float x = __uint_as_float((u32)p[i] << 16);
+  if (half) asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(p[i]));
+  return x;
+}
+extern "C" __global__ void difference_16bit(const u16* a, const u16* b, i64 n, double* out, int half) {
   double d = 0, s = 0;
   for (i64 i = blockIdx.x * 256ll + threadIdx.x; i < n; i += gridDim.x * 256ll) {
-    const float x = __uint_as_float((u32)a[i] << 16), y = __uint_as_float((u32)b[i] << 16); d += (double)((x - y) * (x - y)); s += (double)(y * y);
+    const float x = value(a, i, half), y = value(b, i, half); d += (double)((x - y) * (x - y)); s += (double)(y * y);
   }
   account(out, d, s);
 }
@@ -196,21 +201,20 @@ void Passes::fill_f32(void* to, std::int64_t count, float scale, float shift, st
   enqueue("fill_f32", many_blocks, stream, {&to, &count, &scale, &shift, &seed});
 }
 
-double Passes::difference(const char* kernel, const void* a, const void* b, std::int64_t count) const {
+double Passes::difference(DType dtype, const void* a, const void* b, std::int64_t count) const {
   ContextScope scope(device_);
   DeviceBuffer sums(device_, 16);
   OwnedStream stream(device_);
   CODA_CUDA(cuCtxSynchronize);
   CODA_CUDA(cuMemsetD8Async, sums.address(), static_cast<unsigned char>(0), std::size_t{16}, static_cast<Stream>(stream));
   void* out = sums.data();
-  enqueue(kernel, many_blocks, stream, {&a, &b, &count, &out});
+  int half = dtype == DType::f16;
+  if (dtype == DType::f32) enqueue("difference_f32", many_blocks, stream, {&a, &b, &count, &out});
+  else enqueue("difference_16bit", many_blocks, stream, {&a, &b, &count, &out, &half});
   double host[2];
   CODA_CUDA(cuMemcpyDtoHAsync, host, sums.address(), std::size_t{16}, static_cast<Stream>(stream));
   CODA_CUDA(cuStreamSynchronize, static_cast<Stream>(stream));
   return std::sqrt(host[0] / std::max(host[1], 1e-300));
 }
-
-double Passes::difference_bf16(const void* a, const void* b, std::int64_t count) const { return difference("difference_bf16", a, b, count); }
-double Passes::difference_f32(const void* a, const void* b, std::int64_t count) const { return difference("difference_f32", a, b, count); }
 
 }  // namespace coda::cuda

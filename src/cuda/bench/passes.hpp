@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "coda/dtype.hpp"
 #include "cuda/driver.hpp"
 
 namespace coda::cuda {
@@ -21,12 +22,10 @@ class Passes {
   /// Normal random values times `scale` plus `shift`, as bf16 or f32.
   void fill_bf16(void* to, std::int64_t count, float scale, std::uint32_t seed, Stream stream) const;
   void fill_f32(void* to, std::int64_t count, float scale, float shift, std::uint32_t seed, Stream stream) const;
-  /// Relative Frobenius difference of two arrays (waits).
-  double difference_bf16(const void* a, const void* b, std::int64_t count) const;
-  double difference_f32(const void* a, const void* b, std::int64_t count) const;
+  /// Relative Frobenius difference of two arrays of f32, bf16 or f16 (waits).
+  double difference(DType dtype, const void* a, const void* b, std::int64_t count) const;
 
  private:
-  double difference(const char* kernel, const void* a, const void* b, std::int64_t count) const;
   int device_;
   Module module_ = nullptr;
 };
