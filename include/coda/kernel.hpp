@@ -52,7 +52,8 @@ struct KernelReport {
 ///
 /// Arguments stand in slot order, Program::slots(). All tensors lie on one device, except that a scalar operand may be
 /// a host tensor, whose value is read when launch() is called. An output slot whose data is null and whose rank is 0 is
-/// not computed. Extents, strides and scalars are run-time values: only a new choice of configuration compiles.
+/// not computed. Where M or N is 0 and outputs are not empty (sums of nothing), the CPU engine computes them on copies:
+/// launch() then waits for the stream, which must not be under capture. Extents, strides and scalars are run-time values: only a new choice of configuration compiles.
 ///
 /// A and B must have one dimension of stride 1; their base address and their other stride must be multiples of 16 bytes
 /// (Error(layout) names the operand otherwise). Other tensors may have any strides; those that the copy engine can take

@@ -61,6 +61,10 @@ std::uint32_t absent_outputs(const Program& p, Slots slots) {
   return mask;
 }
 
+bool stores_something(const Program& p, Slots slots) {
+  return std::any_of(slots.end() - static_cast<std::ptrdiff_t>(p.outputs.size()), slots.end(), [](const Tensor& t) { return t.numel() > 0; });
+}
+
 }  // namespace
 
 struct Kernel::State {
@@ -84,13 +88,14 @@ struct Kernel::State {
     Extents extents;
     int device = 0;
     Problem problem;
-    bool empty = false;
+    bool empty = false;  // no element of the product
   };
 
   Call examine(Slots slots);
   const std::vector<MapSpec>& maps_for(std::uint32_t absent, const Program& p, const Problem& problem);
   std::shared_ptr<const Chosen> choose_for(const Call& call);
   std::shared_ptr<const Chosen> build(const Call& call, const Plan& plan, bool tuned) const;
+  std::shared_ptr<Prepared> empty_launch(const Call& call) const;
   std::shared_ptr<const Prepared> prepare(Slots slots);
   // Null where the arguments are new. The lock must be held while the result is used.
   const std::shared_ptr<const Prepared>* find(const LaunchKey& key) const;
@@ -111,13 +116,8 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
     if (extent > std::numeric_limits<std::int32_t>::max() - 1024)
       throw Error(ErrorKind::shape, fmt::format("{} = {} of {} is too large for the GPU engine, which takes extents below 2^31 - 1024", name, extent, p.name));
   const auto declared = p.slots();
-  c.empty = true;
-  for (std::size_t i = 0; i < declared.size(); ++i)
-    if (declared[i].role == Slot::Role::output && c.slots[i].numel() > 0) c.empty = false;
+  c.empty = c.extents.m == 0 || c.extents.n == 0;
   if (c.empty) return c;
-  if (c.extents.m == 0 || c.extents.n == 0)
-    throw Error(ErrorKind::unsupported, fmt::format("{} has a product of {} x {} elements and outputs that are not empty; the GPU engine launches nothing for an "
-                                                    "empty product: skip the call, or use the cpu device", p.name, c.extents.m, c.extents.n));
   const DeviceInfo& device = device_info(c.device);
   require_hopper(device);
   c.problem = {.m = c.extents.m, .n = c.extents.n, .k = c.extents.k, .multiprocessors = device.multiprocessors, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
@@ -199,6 +199,11 @@ const std::shared_ptr<const Prepared>* Kernel::State::find(const LaunchKey& key)
   return &it->second;
 }
 
+std::shared_ptr<Prepared> Kernel::State::empty_launch(const Call& c) const {
+  const Program& p = c.variant->program;
+  return std::make_shared<Prepared>(stores_something(p, c.slots) ? std::make_shared<const Program>(p) : nullptr, c.variant->positions, c.device);
+}
+
 std::shared_ptr<const Prepared> Kernel::State::prepare(Slots slots) {
   const LaunchKey key(slots);
   std::shared_ptr<Prepared> made;
@@ -209,7 +214,7 @@ std::shared_ptr<const Prepared> Kernel::State::prepare(Slots slots) {
       if (const auto* found = find(key)) return *found;
     }
     const Call c = examine(slots);
-    made = c.empty ? std::make_shared<Prepared>()
+    made = c.empty ? empty_launch(c)
                    : std::make_shared<Prepared>(choose_for(c), c.variant->program, c.slots, c.variant->positions, c.extents, c.device, c.problem.multiprocessors);
   }
   made->key.assign(key.words().begin(), key.words().end());

@@ -9,6 +9,7 @@
 
 #include "coda/error.hpp"
 #include "cuda/driver.hpp"
+#include "cuda/empty_product.hpp"
 #include "cuda/tensor_map.hpp"
 #include "cuda/workspace.hpp"
 
@@ -90,7 +91,12 @@ Prepared::Prepared(std::shared_ptr<const Chosen> chosen, const Program& program,
 std::size_t Prepared::workspace_bytes() const { return partial_bytes_ + counter_bytes_ == 0 ? 0 : workspace_total(partial_bytes_, counter_bytes_); }
 
 void Prepared::enqueue(Slots slots, Stream stream, const Workspace& workspace, bool overlap) const {
-  if (!chosen_) return;
+  if (!chosen_) {
+    std::vector<Tensor> own;
+    for (int i : positions_) own.push_back(slots[static_cast<std::size_t>(i)]);
+    if (empty_) run_empty_product(*empty_, own, device_, stream);
+    return;
+  }
   ContextScope scope(device_);
   alignas(16) unsigned char params[max_params];
   std::memcpy(params, params_.data(), params_.size());

@@ -27,8 +27,10 @@ class Prepared {
   /// `slots` are those of the emitted program; `positions[i]` is where slot i stands among the caller's.
   Prepared(std::shared_ptr<const Chosen> chosen, const Program& program, Slots slots, std::span<const int> positions, Extents extents,
            int device_index, int multiprocessors);
-  /// A launch of nothing: no output has an element.
-  Prepared() = default;
+  /// A product without elements: nothing is launched. With a program, outputs of it that are not empty are computed on
+  /// the host (empty_product.hpp).
+  Prepared(std::shared_ptr<const Program> empty, std::span<const int> positions, int device_index)
+      : empty_(std::move(empty)), positions_(positions.begin(), positions.end()), device_(device_index) {}
 
   /// Enqueues. `slots` are the caller's. `overlap` sets programmatic dependent launch. Allocates only where a
   /// library-owned workspace must grow.
@@ -46,6 +48,8 @@ class Prepared {
     int position, offset;
     bool integer;
   };
+  std::shared_ptr<const Program> empty_;
+  std::vector<int> positions_;  // of its slots among the caller's
   std::shared_ptr<const Chosen> chosen_;
   std::vector<TensorMap> maps_;
   std::vector<unsigned char> params_;

@@ -235,6 +235,17 @@ TEST(Kernel, of_no_rows_launches_nothing_and_of_no_depth_gives_the_epilogue_of_z
   EXPECT_EQ(check_run(Kernel(p), problem, {}), "");
 }
 
+TEST(Kernel, of_no_rows_or_columns_stores_what_reductions_of_nothing_yield) {
+  struct Empty { const char* program; std::int64_t m, n; };
+  for (const Empty e : {Empty{"norm_backward", 0, 136}, Empty{"residual_norm", 33, 0}, Empty{"linear_quantise", 0, 40}, Empty{"linear_quantise", 0, 0}, Empty{"loss_mean", 0, 1},
+                        Empty{"rope_backward", 20, 0}}) {
+    const Program p = load_program(e.program);
+    const Problem problem(p, e.m, e.n, 24);
+    EXPECT_EQ(check_run(Kernel(p), problem, {}), "");
+    EXPECT_EQ(check_run(Kernel(p), problem, {.output = {.step = 3}, .name = "outputs of every third element"}), "");
+  }
+}
+
 TEST(Kernel, warm_launches_cost_the_host_five_microseconds_at_most) {
   const Program p = load_program("norm_swiglu");
   const Problem problem(p, 64, 256, 64);
