@@ -15,6 +15,7 @@ const std::map<std::string_view, std::vector<ParamValues>>& variants() {
       {"with_softcap", {{{"with_softcap", 1}}}}, {"smoothing", {{{"smoothing", 1}}, {{"smoothing", 2}}}},
       {"with_z_loss", {{{"with_z_loss", 1}}}},   {"D", {{{"D", 64}}}},
       {"R", {{{"D", 64}, {"R", 32}}}},
+      {"with_residual", {{{"with_residual", 0}}}}, {"mean", {{{"mean", 0}}}},
   };
   return table;
 }

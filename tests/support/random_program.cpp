@@ -369,33 +369,36 @@ class Generator {
     const Width width = some_width();
     const std::string name = fresh("red");
     const auto value = [&](Width w) { return element(w, o_.max_depth - 1); };
+    const auto store = [&](std::initializer_list<Dim> extents, const Value& v) {
+      o_.accumulate && r_.chance(20) ? e_.accumulate(name, r_.chance(70) ? f32 : bf16, extents, v)
+                                     : e_.finish(name, f32, extents, v);
+    };
     const Dim columns = width == Width::half ? N / 2 : width == Width::twice ? 2 * N : N;
     switch (r_.below(5)) {
       case 0:
         if (o_.row_reductions) {
           const Value x = value(width);
-          e_.finish(name, f32, {M},
-                    r_.chance(50) ? sum(x, over_n) / N * operand(Layout::row, Width::none)
-                                  : max(x, over_n) + operand(Layout::scalar, Width::none));
+          store({M}, r_.chance(50) ? sum(x, over_n) / N * operand(Layout::row, Width::none)
+                                   : max(x, over_n) + operand(Layout::scalar, Width::none));
         }
         break;
       case 1:
         if (o_.column_reductions) {
           const Value x = value(width);
-          e_.finish(name, f32, {columns}, r_.chance(50) ? sum(x, over_m) : max(x, over_m) * 2.0);
+          store({columns}, r_.chance(50) ? sum(x, over_m) : max(x, over_m) * 2.0);
         }
         break;
       case 2:
         if (o_.matrix_reductions) {
           const Value x = value(width);
-          e_.finish(name, f32, {}, r_.chance(50) ? sum(abs(x), over_mn) / M : max(x, over_mn));
+          store({}, r_.chance(50) ? sum(abs(x), over_mn) / M : max(x, over_mn));
         }
         break;
       case 3:
         if (o_.softmax) {
           const bool rows = !o_.column_reductions || r_.chance(60);
           const auto [m, s] = softmax_stats(value(width), rows ? over_n : over_m);
-          rows ? e_.finish(name, f32, {M}, m + log(s)) : e_.finish(name, f32, {columns}, m + log(s));
+          rows ? store({M}, m + log(s)) : store({columns}, m + log(s));
         }
         break;
       default:
@@ -407,7 +410,7 @@ class Generator {
           const Value full = value(Width::full);
           const Over over = rows ? over_n : over_m;
           const Value x = r_.chance(50) ? pick(full, *index, over) : pick(full, *index, over, -100) * 0.5;
-          rows ? e_.finish(name, f32, {M}, x) : e_.finish(name, f32, {N}, x);
+          rows ? store({M}, x) : store({N}, x);
         }
         break;
     }

@@ -18,7 +18,7 @@ struct RandomProgramOptions {
   bool softmax = true;            ///< softmax_stats over n, over m (with column_reductions), over segments
   bool picks = true;              ///< pick over the same (operands "target", "chosen", "place"), some with an ignored index
   bool transposed = true;         ///< outputs stored [N, M]
-  bool accumulate = true;         ///< out +=, f32 and bf16
+  bool accumulate = true;         ///< += into f32 and bf16
   bool rounding = true;           ///< round_to
   bool fp8 = false;               ///< e4m3 and e5m2 operands and outputs
   /// Off: conditions on real values, division by anything, infinite constants, indices out of range, free table
