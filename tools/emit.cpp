@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli.hpp"
+#include "cuda/emit_two_pass.hpp"
 #include "plan/plan.hpp"
 
 namespace coda::cli {
@@ -20,19 +21,21 @@ int emit_program(const Options& o) {
   const Sizes s = sizes(o.extents);
   for (const char* name : {"M", "N", "K"})
     if (!s.contains(name)) throw UsageError(fmt::format("--extents {}: {} is missing", o.extents, name));
-  const Demand demand = demand_of(p);
   Problem problem;
   problem.m = s.at("M"), problem.n = s.at("N"), problem.k = s.at("K");
   problem.tile_bytes = tile_traffic(p);
+  const bool two_pass = o.config.starts_with(two_pass_prefix) || why_two_pass(p, problem);
+  const Demand demand = two_pass ? demand_of(product_alone(p)) : demand_of(p);
+  if (two_pass) problem = product_problem(problem);
+  const auto name_of_config = [&](const Config& c) { return two_pass ? two_pass_name(c) : c.name(); };
 
   if (o.list) {
     Json names = Json::array();
     std::string text;
     for (const Plan& plan : candidates(demand, problem)) {
-      names.push_back(plan.config.name());
-      text += plan.config.name() + "\n";
+      names.push_back(name_of_config(plan.config));
+      text += name_of_config(plan.config) + "\n";
     }
-    if (text.empty()) choose(demand, problem);  // throws, with the reasons
     if (o.json) {
       write_json({{"program", p.name}, {"configurations", names}});
     } else {
@@ -42,9 +45,10 @@ int emit_program(const Options& o) {
   }
 
   Plan plan;
-  if (o.config.empty()) {
+  const std::string config = two_pass && o.config.size() > two_pass_prefix.size() ? o.config.substr(two_pass_prefix.size() + 1) : o.config;
+  if (config.empty() || config == two_pass_prefix) {
     plan = choose(demand, problem);
-  } else if (const auto found = find_plan(o.config, demand, problem)) {
+  } else if (const auto found = find_plan(config, demand, problem)) {
     plan = *found;
   } else {
     throw Error(ErrorKind::value,
@@ -52,18 +56,24 @@ int emit_program(const Options& o) {
                             "names those it has",
                             p.name, o.config, problem.m, problem.n, problem.k, o.file));
   }
-  const Emitted emitted = emit(p, plan.config);
+  std::vector<Emitted> kernels;
+  if (two_pass) {
+    TwoPass both = emit_two_pass(p, plan.config);
+    kernels = {std::move(both.product), std::move(both.epilogue)};
+  } else {
+    kernels.push_back(emit(p, plan.config));
+  }
   if (!o.json) {
-    write(emitted.source);
+    for (std::size_t i = 0; i < kernels.size(); ++i) write((i == 0 ? "" : "\n") + kernels[i].source);
     return 0;
   }
-  write_json({{"program", p.name},
-              {"config", emitted.config.name()},
-              {"entry", emitted.entry},
-              {"threads", emitted.threads},
-              {"shared_bytes", emitted.shared_bytes},
-              {"source", emitted.source},
-              {"wgmma", emitted.wgmma}});
+  Json json{{"program", p.name}, {"config", name_of_config(plan.config)}};
+  const auto add = [](Json& to, const Emitted& e) {
+    to["entry"] = e.entry, to["threads"] = e.threads, to["shared_bytes"] = e.shared_bytes, to["source"] = e.source, to["wgmma"] = e.wgmma;
+  };
+  add(json, kernels[0]);
+  if (two_pass) add(json["second_pass"], kernels[1]);
+  write_json(json);
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli.hpp"
+#include "cuda/emit_two_pass.hpp"
 
 namespace coda::cli {
 namespace {
@@ -35,6 +36,7 @@ int explain_program(const Options& o) {
       {"one_pass", "product, then one pass", &e.one_pass, false},
       {"eager", "product, then an operator at a time", &e.eager, false},
   };
+  const auto two_pass = why_two_pass(p, {.m = e.m, .n = e.n, .k = e.k, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)});
   const double fused_bytes = static_cast<double>(total_bytes(e.fused));
 
   if (o.json) {
@@ -50,6 +52,7 @@ int explain_program(const Options& o) {
                                      {"saved", total_bytes(*way.passes) - total_bytes(e.fused)},
                                      {"floor_s", floor_seconds(e, *way.passes, way.one_kernel, p.a_dtype, target)},
                                      {"passes", passes_json(*way.passes)}};
+    json["two_pass"] = two_pass ? Json(*two_pass) : Json(nullptr);
     write_json(json);
     return 0;
   }
@@ -77,6 +80,11 @@ int explain_program(const Options& o) {
       "\nA floor is the product's arithmetic at peak or its bytes, whichever takes longer, plus the bytes of "
       "the\nother passes. {}: {}.\n",
       target.name, target.source);
+  if (two_pass)
+    text += fmt::format(
+        "\nThe GPU engine has no one kernel for it. It runs in two passes, and the f32 product, {}, goes through memory "
+        "twice:\n{}.\n",
+        human_bytes(4.0 * static_cast<double>(e.m) * static_cast<double>(e.n)), *two_pass);
   write(text);
   return 0;
 }

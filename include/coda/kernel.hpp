@@ -29,7 +29,8 @@ struct Workspace {
 
 struct KernelOptions {
   /// Name of a configuration ("co128x256_c21_s4_…", as `coda emit` lists them), instead of the chosen one. An illegal
-  /// one is Error(unsupported).
+  /// one is Error(unsupported). "two_pass" stores the product and runs the epilogue after it, as programs do that no
+  /// tile can hold; "two_pass_co128x256_…" names the product's configuration too.
   std::string config = {};
   /// Times the likeliest configurations on the first launch with new extents or layouts, and keeps the finding on disk.
   /// Outputs go to scratch memory meanwhile: the caller's data are read, never written.
@@ -41,7 +42,8 @@ struct KernelOptions {
 
 /// What one launch would use, for reports.
 struct KernelReport {
-  std::string config;  ///< the configuration's name
+  std::string config;    ///< the configuration's name
+  std::string two_pass;  ///< why the product is stored before the epilogue, in two kernels; empty where one does both
   int group = 0, raster = 0;
   int registers = 0, spill_bytes = 0, shared_bytes = 0, grid = 0, threads = 0;
   double compile_seconds = 0;  ///< 0 where the code came from the cache
@@ -52,12 +54,15 @@ struct KernelReport {
 ///
 /// Arguments stand in slot order, Program::slots(). All tensors lie on one device, except that a scalar operand may be
 /// a host tensor, whose value is read when launch() is called. An output slot whose data is null and whose rank is 0 is
-/// not computed. Where M or N is 0 and outputs are not empty (sums of nothing), the CPU engine computes them on copies:
-/// launch() then waits for the stream, which must not be under capture. Extents, strides and scalars are run-time values: only a new choice of configuration compiles.
+/// not computed. Extents, strides and scalars are run-time values: only a new choice of configuration compiles.
 ///
 /// A and B must have one dimension of stride 1; their base address and their other stride must be multiples of 16 bytes
 /// (Error(layout) names the operand otherwise). Other tensors may have any strides; those that the copy engine can take
 /// (last stride 1, base and leading stride multiples of 16 bytes) are faster. Outputs may not be broadcast (stride 0).
+///
+/// A program whose pairs or segments fit no tile runs in two passes, through a workspace that holds its f32 product:
+/// slower, and KernelReport::two_pass says why. So does one of M = 0 or N = 0 whose outputs are not empty (sums of
+/// nothing), less the product.
 class Kernel {
  public:
   explicit Kernel(Program program, KernelOptions options = {});

@@ -39,6 +39,7 @@ struct Field {
     stride0, stride1, ///< i64: element stride of the slot's first, second dimension
     split_from,       ///< i32: first cluster tile (in walk order) whose K is split in config.split parts
     partials,         ///< u64: address of workspace_bytes() bytes, 16-byte aligned, contents irrelevant
+    product,          ///< u64: address of the f32 product that a second pass reads (emit_two_pass.hpp)
     counters,         ///< u64: address of counter_count() u32, zero before the first launch; the kernel leaves zeros
   };
   Kind kind;

@@ -61,10 +61,6 @@ std::uint32_t absent_outputs(const Program& p, Slots slots) {
   return mask;
 }
 
-bool stores_something(const Program& p, Slots slots) {
-  return std::any_of(slots.end() - static_cast<std::ptrdiff_t>(p.outputs.size()), slots.end(), [](const Tensor& t) { return t.numel() > 0; });
-}
-
 }  // namespace
 
 struct Kernel::State {
@@ -88,14 +84,15 @@ struct Kernel::State {
     Extents extents;
     int device = 0;
     Problem problem;
-    bool empty = false;  // no element of the product
+    bool empty = false;
+    std::string two_pass;  // why the product is stored before the epilogue; empty where one kernel does both
   };
 
   Call examine(Slots slots);
   const std::vector<MapSpec>& maps_for(std::uint32_t absent, const Program& p, const Problem& problem);
   std::shared_ptr<const Chosen> choose_for(const Call& call);
   std::shared_ptr<const Chosen> build(const Call& call, const Plan& plan, bool tuned) const;
-  std::shared_ptr<Prepared> empty_launch(const Call& call) const;
+  std::shared_ptr<const Chosen> build_two_pass(const Call& call) const;
   std::shared_ptr<const Prepared> prepare(Slots slots);
   // Null where the arguments are new. The lock must be held while the result is used.
   const std::shared_ptr<const Prepared>* find(const LaunchKey& key) const;
@@ -116,7 +113,9 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
     if (extent > std::numeric_limits<std::int32_t>::max() - 1024)
       throw Error(ErrorKind::shape, fmt::format("{} = {} of {} is too large for the GPU engine, which takes extents below 2^31 - 1024", name, extent, p.name));
   const auto declared = p.slots();
-  c.empty = c.extents.m == 0 || c.extents.n == 0;
+  c.empty = true;
+  for (std::size_t i = 0; i < declared.size(); ++i)
+    if (declared[i].role == Slot::Role::output && c.slots[i].numel() > 0) c.empty = false;
   if (c.empty) return c;
   const DeviceInfo& device = device_info(c.device);
   require_hopper(device);
@@ -124,9 +123,18 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
   if (c.extents.k > 0) {
     c.problem.a_major = major_of(p, c.slots, 0);
     c.problem.b_major = major_of(p, c.slots, 1);
+    for (const auto& [slot, major] : {std::pair(0, c.problem.a_major), std::pair(1, c.problem.b_major)})
+      if (major == Major::mn && size_of(declared[static_cast<std::size_t>(slot)].dtype) != 2)
+        throw Error(ErrorKind::layout, fmt::format("operand '{}' of {} ({}) is stored with {} as its fast dimension, and tensor cores take {} operands with K as theirs: "
+                                                   "pass a copy stored so", declared[static_cast<std::size_t>(slot)].name, p.name,
+                                                   describe(c.slots[static_cast<std::size_t>(slot)]), slot == 0 ? 'M' : 'N', name_of(declared[static_cast<std::size_t>(slot)].dtype)));
   }
-  // The maps of any legal kernel say which slots move by TMA; those that can't go the direct way.
   c.problem.direct = direct_tables(p, c.slots);
+  if (options.config.starts_with(two_pass_prefix)) c.two_pass = "it was asked for";
+  else if (c.extents.m == 0 || c.extents.n == 0) c.two_pass = "the product is empty, and no tile would finish the outputs that aren't";
+  else c.two_pass = why_two_pass(p, c.problem).value_or("");
+  if (!c.two_pass.empty()) return c;
+  // The maps of any legal kernel say which slots move by TMA; those that can't go the direct way.
   for (const MapSpec& m : maps_for(absent, p, c.problem)) {
     if (m.slot <= 1) {
       if (const auto why = c.extents.k > 0 ? why_not_tma(c.slots[static_cast<std::size_t>(m.slot)], m) : std::nullopt)
@@ -137,16 +145,7 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
       c.problem.direct |= 1u << m.slot;
     }
   }
-  const Demand d = demand_of(p, c.problem.direct);
-  if (d.pair_run < 0 && d.segment > 0 && c.extents.n / 2 % d.segment != 0)
-    throw Error(ErrorKind::unsupported, fmt::format("{} pairs columns by halves and reduces over segments of {}, which aren't whole in N/2 = {}: the GPU engine "
-                                                    "keeps a segment in one half; choose N/2 a multiple of {}, or use the cpu device",
-                                                    p.name, d.segment, c.extents.n / 2, d.segment));
-  // Pairs by halves of an N-major B: the second half is read from column N/2 on.
-  if (d.pair_run < 0 && c.extents.k > 0 && c.problem.b_major == Major::mn && c.extents.n / 2 * static_cast<std::int64_t>(size_of(p.b_dtype)) % 16 != 0)
-    throw Error(ErrorKind::layout, fmt::format("operand 'B' of {} ({}) is stored with N as its fast dimension, and columns are paired by halves: the GPU's copy "
-                                               "engine then needs N/2 elements to be a multiple of 16 bytes, and {} are not; store B by rows of K, or pad N",
-                                               p.name, describe(c.slots[1]), c.extents.n / 2));
+  c.two_pass = why_two_pass(p, c.problem).value_or("");
   return c;
 }
 
@@ -166,10 +165,39 @@ std::shared_ptr<const Chosen> Kernel::State::build(const Call& c, const Plan& pl
   return out;
 }
 
+std::shared_ptr<const Chosen> Kernel::State::build_two_pass(const Call& c) const {
+  const Program& p = c.variant->program;
+  const Demand demand = demand_of(product_alone(p));
+  const Problem problem = product_problem(c.problem);
+  Plan plan;
+  if (options.config.empty() || options.config == two_pass_prefix) {
+    plan = choose(demand, problem);
+  } else {
+    std::optional<Plan> found;
+    if (options.config.starts_with(two_pass_prefix)) found = find_plan(options.config.substr(two_pass_prefix.size() + 1), demand, problem);
+    if (!found) {
+      std::string names;
+      for (const Plan& legal : candidates(demand, problem)) names += "\n  " + two_pass_name(legal.config);
+      throw Error(ErrorKind::unsupported, fmt::format("configuration '{}' doesn't run {} with these arguments, which take two passes ({}); those that do:{}",
+                                                      options.config, p.name, c.two_pass, names));
+    }
+    plan = *found;
+  }
+  auto out = std::make_shared<Chosen>();
+  out->plan = plan;
+  out->two_pass = emit_two_pass(p, plan.config);
+  out->emitted = out->two_pass->product;
+  out->loaded = load(out->emitted, c.device);
+  out->second = load(out->two_pass->epilogue, c.device);
+  out->reason = c.two_pass;
+  return out;
+}
+
 std::shared_ptr<const Chosen> Kernel::State::choose_for(const Call& c) {
   const Problem& q = c.problem;
   const ChoiceKey key(c.variant->absent, c.device, q.m, q.n, q.k, q.a_major, q.b_major, q.direct);
   if (auto it = chosen.find(key); it != chosen.end()) return it->second;
+  if (!c.two_pass.empty()) return chosen.emplace(key, build_two_pass(c)).first->second;
   const Program& p = c.variant->program;
   const Demand demand = demand_of(p, q.direct);
   std::shared_ptr<const Chosen> made;
@@ -199,11 +227,6 @@ const std::shared_ptr<const Prepared>* Kernel::State::find(const LaunchKey& key)
   return &it->second;
 }
 
-std::shared_ptr<Prepared> Kernel::State::empty_launch(const Call& c) const {
-  const Program& p = c.variant->program;
-  return std::make_shared<Prepared>(stores_something(p, c.slots) ? std::make_shared<const Program>(p) : nullptr, c.variant->positions, c.device);
-}
-
 std::shared_ptr<const Prepared> Kernel::State::prepare(Slots slots) {
   const LaunchKey key(slots);
   std::shared_ptr<Prepared> made;
@@ -214,7 +237,7 @@ std::shared_ptr<const Prepared> Kernel::State::prepare(Slots slots) {
       if (const auto* found = find(key)) return *found;
     }
     const Call c = examine(slots);
-    made = c.empty ? empty_launch(c)
+    made = c.empty ? std::make_shared<Prepared>()
                    : std::make_shared<Prepared>(choose_for(c), c.variant->program, c.slots, c.variant->positions, c.extents, c.device, c.problem.multiprocessors);
   }
   made->key.assign(key.words().begin(), key.words().end());
@@ -254,15 +277,16 @@ KernelReport Kernel::report(Slots slots) const {
   const auto p = state_->prepare(slots);
   KernelReport r;
   if (const Chosen* c = p->chosen())
-    r = {.config = c->emitted.config.name(),
+    r = {.config = c->name(),
+         .two_pass = c->reason,
          .group = c->plan.group,
          .raster = c->plan.raster,
          .registers = c->loaded.usage.registers,
-         .spill_bytes = c->loaded.usage.spill_store_bytes,
+         .spill_bytes = c->loaded.usage.spill_store_bytes + c->second.usage.spill_store_bytes,
          .shared_bytes = c->emitted.shared_bytes,
          .grid = p->grid(),
          .threads = c->emitted.threads,
-         .compile_seconds = c->loaded.compile_seconds,
+         .compile_seconds = c->loaded.compile_seconds + c->second.compile_seconds,
          .tuned = c->tuned};
   return r;
 }
@@ -272,12 +296,14 @@ std::vector<std::string> Kernel::configurations(Slots slots, bool with_pipelines
   const auto c = state_->examine(slots);
   std::vector<std::string> names;
   if (c.empty) return names;
-  const Demand demand = demand_of(c.variant->program, c.problem.direct);
-  for (const Plan& p : candidates(demand, c.problem)) {
-    names.push_back(p.config.name());
+  const bool two = !c.two_pass.empty();
+  const Demand demand = two ? demand_of(product_alone(c.variant->program)) : demand_of(c.variant->program, c.problem.direct);
+  const Problem problem = two ? product_problem(c.problem) : c.problem;
+  for (const Plan& p : candidates(demand, problem)) {
+    names.push_back(two ? two_pass_name(p.config) : p.config.name());
     if (!with_pipelines) continue;
     for (const Plan& other : pipelines(p, demand))
-      if (other.config != p.config) names.push_back(other.config.name());
+      if (other.config != p.config) names.push_back(two ? two_pass_name(other.config) : other.config.name());
   }
   return names;
 }
