@@ -1,4 +1,5 @@
-// coda bench --device cuda: the project's speed table, or a program of one's own, on this machine's GPU beside cuBLASLt.
+// coda bench --device cuda: the project's speed table, or a program of one's own, on this machine's GPU beside
+// cuBLASLt.
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -65,8 +66,10 @@ std::vector<cuda::BenchCase> cases_of(const BenchCommand& o) {
     throw UsageError("--filter chooses among the cases of the speed table; leave it out, or the extents and types");
   }
   for (const Case& c : o.all ? standard_programs_alone(o) : std::vector<Case>{case_of(o)})
-    for (const Sizes& sizes : extents_of(o.extents.empty() ? std::vector<std::string>{"M=4096,N=4096,K=4096"} : o.extents))
-      cases.push_back(cuda::own_case(c.label, c.program, {sizes.at("M"), sizes.at("N"), sizes.at("K")}, symbols_of(sizes)));
+    for (const Sizes& sizes :
+         extents_of(o.extents.empty() ? std::vector<std::string>{"M=4096,N=4096,K=4096"} : o.extents))
+      cases.push_back(
+          cuda::own_case(c.label, c.program, {sizes.at("M"), sizes.at("N"), sizes.at("K")}, symbols_of(sizes)));
   return cases;
 }
 
@@ -86,7 +89,8 @@ int bench_on_gpu(const BenchCommand& o, int device) {
   const std::vector<cuda::BenchCase> cases = cases_of(o);
 
   Csv csv(o.csv, cuda::csv_header());
-  Table table({"case", "config", "time", "/ cuBLAS", "equal clock", "unfused", "TFLOP/s", "MHz", "W", "launch", "note"});
+  Table table(
+      {"case", "config", "time", "/ cuBLAS", "equal clock", "unfused", "TFLOP/s", "MHz", "W", "launch", "note"});
   Json json = Json::array();
   double logs = 0;
   int timed = 0, faults = 0;
@@ -118,11 +122,13 @@ int bench_on_gpu(const BenchCommand& o, int device) {
   } else {
     write(table.text({1, 10}));
     if (timed > 0)
-      write(fmt::format(
-          "\nTimes are sustained ones, at the clock the card settles at under the limits named; ratios are to cuBLASLt's plain "
-          "product.\nEqual clock: launches of all sides shuffled. Unfused: that product and one separate pass. Geometric mean "
-          "of {} sustained ratios: {:.3f}.",
-          timed, std::exp(logs / timed)));
+      write(
+          fmt::format("\nTimes are sustained ones, at the clock the card settles at under the limits named; ratios are "
+                      "to cuBLASLt's plain "
+                      "product.\nEqual clock: launches of all sides shuffled. Unfused: that product and one separate "
+                      "pass. Geometric mean "
+                      "of {} sustained ratios: {:.3f}.",
+                      timed, std::exp(logs / timed)));
   }
   if (faults > 0) fmt::print(stderr, "coda: error: {} cases were not timed\n", faults);
   return faults == 0 ? 0 : 1;

@@ -7,15 +7,20 @@
 namespace coda::cli {
 namespace {
 
-/// Options worth a run of their own, by param name: 0 is what the defaults cover.
+/// Options worth a run of their own beside the defaults, by param name.
 const std::map<std::string_view, std::vector<ParamValues>>& variants() {
   static const std::map<std::string_view, std::vector<ParamValues>> table{
-      {"approximate", {{{"approximate", 1}}}},   {"zero_centred", {{{"zero_centred", 1}}}},
-      {"with_norm", {{{"with_norm", 1}}}},       {"with_bias", {{{"with_bias", 1}}}},
-      {"with_softcap", {{{"with_softcap", 1}}}}, {"smoothing", {{{"smoothing", 1}}, {{"smoothing", 2}}}},
-      {"with_z_loss", {{{"with_z_loss", 1}}}},   {"D", {{{"D", 64}}}},
+      {"approximate", {{{"approximate", 1}}}},
+      {"zero_centred", {{{"zero_centred", 1}}}},
+      {"with_norm", {{{"with_norm", 1}}}},
+      {"with_bias", {{{"with_bias", 1}}}},
+      {"with_softcap", {{{"with_softcap", 1}}}},
+      {"smoothing", {{{"smoothing", 1}}, {{"smoothing", 2}}}},
+      {"with_z_loss", {{{"with_z_loss", 1}}}},
+      {"D", {{{"D", 64}}}},
       {"R", {{{"D", 64}, {"R", 32}}}},
-      {"with_residual", {{{"with_residual", 0}}}}, {"mean", {{{"mean", 0}}}},
+      {"with_residual", {{{"with_residual", 0}}}},
+      {"mean", {{{"mean", 0}}}},
   };
   return table;
 }

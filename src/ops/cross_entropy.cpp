@@ -133,8 +133,9 @@ void loss_scale(Reduction reduction, const Tensor& upstream, const Tensor& targe
 
 void mean_loss(const Context& context, const MeanLoss& t) {
   if (t.reduction == Reduction::none) {
-    throw Error(ErrorKind::value, "mean_loss: Reduction::none has no mean; the upstream gradient of each row is its "
-                                  "scale as it is");
+    throw Error(ErrorKind::value,
+                "mean_loss: Reduction::none has no mean; the upstream gradient of each row is its "
+                "scale as it is");
   }
   launch(context, "loss_mean", {{"mean", t.reduction == Reduction::mean}},
          {{"A", empty_factor(DType::bf16, t.target.shape[0], t.target.device)},

@@ -16,8 +16,7 @@ void linear_residual_norm(const Context& context, const LinearResidualNorm& t) {
 }
 
 void norm_backward(const Context& context, const NormBackward& t) {
-  const ParamValues params =
-      given(t.dresidual) ? ParamValues{} : ParamValues{{"with_residual", 0}};
+  const ParamValues params = given(t.dresidual) ? ParamValues{} : ParamValues{{"with_residual", 0}};
   launch(context, "norm_backward", params,
          {{"A", t.dz},
           {"B", t.weight.transposed()},

@@ -242,7 +242,9 @@ TEST_P(Block, RotaryBackwardIsTheInverseRotationAndTheRowsProduct) {
       [&](std::int64_t m, std::int64_t j) {
         const std::int64_t at = (M - 1 - m) * 3 + j % 3;
         const double c = load(cos, at), s = load(sin, at);
-        return j >= rotated ? dy(m, j) : j % head < 3 ? dy(m, j) * c + dy(m, j + 3) * s : dy(m, j) * c - dy(m, j - 3) * s;
+        return j >= rotated   ? dy(m, j)
+               : j % head < 3 ? dy(m, j) * c + dy(m, j + 3) * s
+                              : dy(m, j) * c - dy(m, j - 3) * s;
       },
       "dz");
   expect(

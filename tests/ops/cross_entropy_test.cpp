@@ -308,7 +308,8 @@ TEST(CrossEntropy, MeanLossIsTheMeanAndTheFactorOfItsGradient) {
 }
 
 TEST(CrossEntropy, WhatWorksOnTheHostRefusesTensorsOfAGpuByName) {
-  Tensor there = Tensor::contiguous(reinterpret_cast<void*>(256), DType::f32, std::initializer_list<std::int64_t>{4}, {DeviceType::cuda, 0});
+  Tensor there = Tensor::contiguous(reinterpret_cast<void*>(256), DType::f32, std::initializer_list<std::int64_t>{4},
+                                    {DeviceType::cuda, 0});
   const HostTensor target(DType::i64, {4}), upstream(DType::f32, {}), scale(DType::f32, {4});
   const auto refusal = [](auto call) -> std::string {
     try {
@@ -319,8 +320,10 @@ TEST(CrossEntropy, WhatWorksOnTheHostRefusesTensorsOfAGpuByName) {
     }
     return "nothing was refused";
   };
-  EXPECT_NE(refusal([&] { reduce_loss(Reduction::sum, there, target, ignored); }).find("reduce_loss: 'loss'"), std::string::npos);
-  EXPECT_NE(refusal([&] { loss_scale(Reduction::sum, upstream, target, ignored, there); }).find("loss_scale: 'scale'"), std::string::npos);
+  EXPECT_NE(refusal([&] { reduce_loss(Reduction::sum, there, target, ignored); }).find("reduce_loss: 'loss'"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] { loss_scale(Reduction::sum, upstream, target, ignored, there); }).find("loss_scale: 'scale'"),
+            std::string::npos);
 }
 
 TEST(CrossEntropy, ATargetOutsideTheVocabularyIsRefused) {

@@ -108,9 +108,10 @@ Results run_on_cpu(const Program& p, const Arguments& arguments) {
     const Tensor& like = shapes[i];
     HostTensor out(p.outputs[i].dtype, std::span(like.shape.data(), static_cast<std::size_t>(like.rank)));
     for (std::int64_t e = 0; e < out.numel(); ++e)
-      store(out, e, !p.outputs[i].accumulate               ? std::nan("")
-                    : slots[first + i].data == nullptr ? 0
-                                                       : load(slots[first + i], e));
+      store(out, e,
+            !p.outputs[i].accumulate           ? std::nan("")
+            : slots[first + i].data == nullptr ? 0
+                                               : load(slots[first + i], e));
     slots[first + i] = out.view();
     outputs.push_back(std::move(out));
   }

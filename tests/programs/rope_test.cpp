@@ -129,7 +129,8 @@ TEST(RopeBackward, TurnsBackWhatWasTurnedAndGivesTheProductsOfRows) {
     in.integers("position", o.positions), in.integer("rotated", rotated, DType::i32);
     Vector zdz(M);
     for (std::int64_t i = 0; i < M * n; ++i)
-      zdz[static_cast<std::size_t>(i / n)] += qkv.values[static_cast<std::size_t>(i)] * dy.values[static_cast<std::size_t>(i)];
+      zdz[static_cast<std::size_t>(i / n)] +=
+          qkv.values[static_cast<std::size_t>(i)] * dy.values[static_cast<std::size_t>(i)];
     expect_outputs(standard("rope_backward", {{"D", o.d}, {"R", o.r}}), in, {{"dz", dz.values}, {"zdz", zdz}}, 1e-6);
   }
 }

@@ -33,9 +33,8 @@ void linear_backward_case(Trial& t) {
 }
 
 void weight_grad_case(Trial& t) {
-  weight_grad(t.context(), {.dy = t.matrix("dy", {T, F}),
-                            .x = t.matrix("x", {T, D}),
-                            .dweight = t.accumulated("dweight", {F, D})});
+  weight_grad(t.context(),
+              {.dy = t.matrix("dy", {T, F}), .x = t.matrix("x", {T, D}), .dweight = t.accumulated("dweight", {F, D})});
 }
 
 void residual_norm_case(Trial& t) {
@@ -101,7 +100,8 @@ void swiglu_backward_case(Trial& t) {
 /// cos or sin of each position's angles.
 Tensor angles(Trial& t, double (*f)(double)) {
   return t.reals({sequence, head / 2}, [f](std::int64_t i) {
-    return f(static_cast<double>(i / (head / 2)) * std::pow(10000.0, -2.0 * static_cast<double>(i % (head / 2)) / head));
+    return f(static_cast<double>(i / (head / 2)) *
+             std::pow(10000.0, -2.0 * static_cast<double>(i % (head / 2)) / head));
   });
 }
 Tensor cosines(Trial& t) { return angles(t, std::cos); }

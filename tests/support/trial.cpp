@@ -153,8 +153,8 @@ Tensor Trial::output(std::string_view name, Shape shape, DType dtype) {
 Tensor Trial::output(std::string_view name, Shape shape) { return output(name, shape, dtype_); }
 
 Tensor Trial::accumulated(std::string_view name, Shape shape) {
-  const Tensor t = memory_->place(drawn(name, shape, DType::f32, std::normal_distribution<double>(0, 1)),
-                                  Memory::Use::accumulated);
+  const Tensor t =
+      memory_->place(drawn(name, shape, DType::f32, std::normal_distribution<double>(0, 1)), Memory::Use::accumulated);
   outputs_.emplace_back(name, t);
   return t;
 }

@@ -58,7 +58,7 @@ class Trial {
   Tensor uniform(std::string_view name, Shape shape, double low, double high, DType dtype);
   Tensor integers(Shape shape, const std::function<std::int64_t(std::int64_t)>& value);
   Tensor reals(Shape shape, const std::function<double(std::int64_t)>& value);  ///< f32
-  Tensor output(std::string_view name, Shape shape);                           ///< of the run's type
+  Tensor output(std::string_view name, Shape shape);                            ///< of the run's type
   Tensor output(std::string_view name, Shape shape, DType dtype);
   Tensor accumulated(std::string_view name, Shape shape);  ///< f32, with something to add to
   Tensor scratch(Shape shape, DType dtype);                ///< an output that isn't judged
