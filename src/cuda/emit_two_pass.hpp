@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "coda/program.hpp"
+#include "coda/tensor.hpp"
 #include "cuda/emit.hpp"
 #include "plan/plan.hpp"
 
@@ -37,6 +38,8 @@ struct TwoPass {
 Program product_alone(const Program& p);
 /// Elements between rows of the product in the workspace: whole units of 16 bytes, since TMA stores nothing less.
 constexpr std::int64_t product_stride(std::int64_t n) { return (n + 3) / 4 * 4; }
+/// The product in the workspace, before that has an address.
+Tensor product_view(std::int64_t m, std::int64_t n, int device_index);
 /// What the choice of the product's configuration depends on.
 Problem product_problem(const Problem&);
 

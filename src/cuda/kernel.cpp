@@ -91,7 +91,7 @@ struct Kernel::State {
   Call examine(Slots slots);
   const std::vector<MapSpec>& maps_for(std::uint32_t absent, const Program& p, const Problem& problem);
   std::shared_ptr<const Chosen> choose_for(const Call& call);
-  std::shared_ptr<const Chosen> build(const Call& call, const Plan& plan, bool tuned) const;
+  std::shared_ptr<const Chosen> build(const Program& p, int device, const Plan& plan, bool tuned) const;
   std::shared_ptr<const Chosen> build_two_pass(const Call& call) const;
   std::shared_ptr<const Prepared> prepare(Slots slots);
   // Null where the arguments are new. The lock must be held while the result is used.
@@ -156,22 +156,33 @@ const std::vector<MapSpec>& Kernel::State::maps_for(std::uint32_t absent, const 
   return it->second;
 }
 
-std::shared_ptr<const Chosen> Kernel::State::build(const Call& c, const Plan& plan, bool tuned) const {
+std::shared_ptr<const Chosen> Kernel::State::build(const Program& p, int device, const Plan& plan, bool tuned) const {
   auto out = std::make_shared<Chosen>();
   out->plan = plan;
-  out->emitted = emit(c.variant->program, plan.config);
-  out->loaded = load(out->emitted, c.device);
+  out->emitted = emit(p, plan.config);
+  out->loaded = load(out->emitted, device);
   out->tuned = tuned;
   return out;
 }
 
 std::shared_ptr<const Chosen> Kernel::State::build_two_pass(const Call& c) const {
   const Program& p = c.variant->program;
-  const Demand demand = demand_of(product_alone(p));
+  const Program product = product_alone(p);
+  const Demand demand = demand_of(product);
   const Problem problem = product_problem(c.problem);
   Plan plan;
+  bool tuned = false;
   if (options.config.empty() || options.config == two_pass_prefix) {
-    plan = choose(demand, problem);
+    if (const auto stored = stored_choice(product, demand, problem, c.device)) {
+      plan = *stored;
+      tuned = true;
+    } else if (options.tune && c.extents.m > 0 && c.extents.n > 0) {
+      const Tensor slots[] = {c.slots[0], c.slots[1], product_view(c.extents.m, c.extents.n, c.device)};
+      plan = tune(product, demand, problem, slots, c.extents, c.device, [&](const Plan& one) { return build(product, c.device, one, true); })->plan;
+      tuned = true;
+    } else {
+      plan = choose(demand, problem);
+    }
   } else {
     std::optional<Plan> found;
     if (options.config.starts_with(two_pass_prefix)) found = find_plan(options.config.substr(two_pass_prefix.size() + 1), demand, problem);
@@ -189,6 +200,7 @@ std::shared_ptr<const Chosen> Kernel::State::build_two_pass(const Call& c) const
   out->emitted = out->two_pass->product;
   out->loaded = load(out->emitted, c.device);
   out->second = load(out->two_pass->epilogue, c.device);
+  out->tuned = tuned;
   out->reason = c.two_pass;
   return out;
 }
@@ -208,14 +220,14 @@ std::shared_ptr<const Chosen> Kernel::State::choose_for(const Call& c) {
       for (const Plan& legal : candidates(demand, q)) names += "\n  " + legal.config.name();
       throw Error(ErrorKind::unsupported, fmt::format("configuration '{}' doesn't run {} with these arguments; those that do:{}", options.config, p.name, names));
     }
-    made = build(c, *plan, false);
+    made = build(p, c.device, *plan, false);
   } else if (auto stored = stored_choice(p, demand, q, c.device)) {
-    made = build(c, *stored, true);
+    made = build(p, c.device, *stored, true);
   } else if (options.tune) {
-    const auto build_one = [&](const Plan& plan) { return build(c, plan, true); };
+    const auto build_one = [&](const Plan& plan) { return build(p, c.device, plan, true); };
     made = tune(p, demand, q, c.slots, c.extents, c.device, build_one);
   } else {
-    made = build(c, choose(demand, q), false);
+    made = build(p, c.device, choose(demand, q), false);
   }
   return chosen.emplace(key, std::move(made)).first->second;
 }

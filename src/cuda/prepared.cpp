@@ -106,9 +106,7 @@ Prepared::Prepared(std::shared_ptr<const Chosen> chosen, const Program& program,
   const Emitted::Work work{.m = x.m, .n = x.n, .grid = TwoPass::blocks(x.m, multiprocessors)};
   Step second = step_of(two->epilogue, chosen_->second, declared, slots, positions, x, work, false);
   product_at_ = aligned(partial_bytes_);
-  const std::int64_t extents[] = {x.m, x.n};
-  product_ = Tensor::contiguous(nullptr, DType::f32, extents, {DeviceType::cuda, device_});
-  product_.stride[0] = product_stride(x.n);
+  product_ = product_view(x.m, x.n, device_);
   second.partials_at = aligned(product_at_ + static_cast<std::size_t>(x.m * product_stride(x.n)) * sizeof(float));
   second.counters_at = counter_bytes_;
   partial_bytes_ = second.partials_at + static_cast<std::size_t>(two->scratch_floats(x.m, x.n, work.grid)) * sizeof(float);

@@ -136,6 +136,15 @@ TEST(Explain, FloorsAreAtLeastTheProductsOwn) {
   EXPECT_EQ(coda_command("explain norm_swiglu --extents M=8192,N=28672,K=4096").code, 0);
 }
 
+TEST(Explain, SaysWhatTakesTwoPassesOnAGpuAndWhy) {
+  const std::string sizes = " --extents M=4096,N=7680,K=2560";
+  const auto fused = json_of(coda_command("explain norm_rope" + sizes + " --json"));
+  EXPECT_TRUE(fused["two_pass"].is_null());
+  const auto two = json_of(coda_command("explain norm_rope --param D=80 --param R=32" + sizes + " --json"));
+  EXPECT_NE(two["two_pass"].get<std::string>().find("runs of 8"), std::string::npos) << two["two_pass"];
+  EXPECT_NE(coda_command("explain norm_rope --param D=80 --param R=32" + sizes).out.find("runs in two passes"), std::string::npos);
+}
+
 TEST(Explain, RefusesSizesThatMakeNoSense) {
   expect_failure(coda_command("explain linear --extents M=0,N=2,K=3"), "M = 0");
   expect_failure(coda_command("explain linear --extents M=-5,N=2,K=3"), "M = -5");

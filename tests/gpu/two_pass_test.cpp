@@ -65,6 +65,14 @@ TEST(TwoPass, finishes_reductions_of_an_empty_product) {
   }
 }
 
+TEST(TwoPass, tunes_its_product) {
+  const Program p = load_program("norm_rope", {{"D", 80}, {"R", 32}});
+  const Problem problem(p, 192, 480, 96);
+  const Kernel kernel(p, {.tune = true});
+  EXPECT_EQ(check_run(kernel, problem, plain(96)), "");
+  EXPECT_TRUE(kernel.report(Arguments(problem, plain(96)).slots()).tuned);
+}
+
 TEST(TwoPass, runs_again_and_again_in_a_workspace_of_the_callers) {
   const Program p = load_program("norm_qknorm_rope", {{"D", 80}});
   const Problem problem(p, 200, 480, 64, 3);
