@@ -127,22 +127,25 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
   for (int k = 0; k < instances; k++) {
     const std::string v = bare(w.real(r.argument, k));
     const std::string in = r.name + "_in" + (instances > 1 ? format("_{}", k) : "");
+    const bool zero_outside = r.kind == Kind::sum && vanishes_outside(a_, r.argument, r.over.kind);
     switch (r.over.kind) {
       case Over::Kind::n:
         if (const std::string index = r.kind == Kind::pick ? w.value(r.index) : ""; index.starts_with("r.") && a_.unit == Unit::single) {
           arrays_.push_back(format("float {}[2][E / 2];", in));
           w.line(format("{}[{}][i / 4 * 2 + i % 2] = {};", in, row_half(), v));
-          for (int h = 0; h < 2; h++)
-            after_.push_back(format("{0}[{1}].scan(rows[{1}]{2} - at.n[0] - 8 * first - 2 * (lane & 3), {3}[{1}]);", r.name, h, index.substr(1), in));
+          for (int h = 0; h < 2; h++)  // first: what follows may change the accumulators' registers
+            after_.insert(after_.begin(), format("{0}[{1}].scan(rows[{1}]{2} - at.n[0] - 8 * first - 2 * (lane & 3), {3}[{1}]);", r.name, h, index.substr(1), in));
         } else if (r.kind == Kind::pick) {
           w.line(format("{}[{}].add({} && {} == {}, {});", r.name, row_half(), w.inside(), w.column(k), w.value(r.index), v));
         } else if (softmax) {
           arrays_.push_back(format("float {}[2][{}];", in, adjacent ? "E / 4" : "E / 2"));
-          w.line(format("{}[{}][{}] = {} ? {} : -infinity();", in, row_half(), adjacent ? "i / 2" : "i / 4 * 2 + i % 2", w.inside(), v));
-          after_.push_back(format("{0}[0].add({1}[0]);", r.name, in));
-          after_.push_back(format("{0}[1].add({1}[1]);", r.name, in));
+          w.line(format("{}[{}][{}] = {};", in, row_half(), adjacent ? "i / 2" : "i / 4 * 2 + i % 2", v));
+          for (int h = 0; h < 2; h++) {
+            after_.push_back(format("mask<{}>({}, {}[{}]);", adjacent ? 1 : 2, w.columns_left(), in, h));
+            after_.push_back(format("{0}[{1}].add({2}[{1}]);", r.name, h, in));
+          }
         } else {
-          w.line(format("{}[{}].add({}, {});", r.name, row_half(), w.inside(), v));
+          w.line(format("{}[{}].add({}{});", r.name, row_half(), zero_outside ? "" : w.inside() + ", ", v));
         }
         break;
       case Over::Kind::m: {
@@ -151,8 +154,8 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
           break;
         }
         const std::string at = w.column_element(r.name, r.width, k);
-        if (softmax) w.line(format("{{ const float one[1] = {{r.m < p.M ? {} : -infinity()}}; {}.add(one); }}", v, at));
-        else w.line(format("{}.add(r.m < p.M, {});", at, v));
+        if (softmax) w.line(format("{{ float one[1] = {{r.m < p.M ? {} : -infinity()}}; {}.add(one); }}", v, at));
+        else w.line(format("{}.add({}{});", at, zero_outside ? "" : "r.m < p.M, ", v));
         break;
       }
       case Over::Kind::mn: w.line(format("{}.add({} && r.m < p.M, {});", r.name, w.inside(), v)); break;

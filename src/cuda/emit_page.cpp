@@ -140,7 +140,9 @@ Shape64 shape_of(const Config& c, const Demand& d) {
   const int limit = c.warpgroups == 3 ? 208 : 256;
   s.first_columns = c.bn;
   if (c.bn > limit) s.first_columns = c.b_major == Major::mn ? (c.bn / 2 + 63) / 64 * 64 : (c.bn / 2 + 7) / 8 * 8;
-  s.group = d.wide && c.chunk % 32 == 0 ? 32 : 16;
+  // Where nothing is moved there is room for more columns at once, which rescale softmax statistics less often.
+  const bool moves = d.column_values > 0 || !d.staged.empty() || !d.loaded.empty() || !d.vectors.empty();
+  s.group = !moves ? c.chunk : d.wide && c.chunk % 32 == 0 ? 32 : 16;
   s.part_columns = d.pair_run != 0 ? c.bn / 2 : c.bn;
   if (d.pair_run != 0) s.b_box = d.pair_run > 0 ? std::gcd(s.part_columns, d.pair_run) : s.part_columns;
   else s.b_box = c.bn / (c.cluster_m > 1 || c.bn > 256 ? 2 : 1);

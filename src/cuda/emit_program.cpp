@@ -189,7 +189,7 @@ void Analysis::add_matrix(std::vector<Box>& to, int slot, const Shape& shape, DT
     b.map = name + map_suffix;
     b.array = array + array_suffix(shape.width, instance);
     b.x = std::move(x);
-    b.half = vector ? -1 : half;
+    b.half = half;  // of a vector too: where the second half starts needn't be a multiple of 16 bytes
     to.push_back(std::move(b));
   };
   const int members = instances(Width::full);
@@ -198,7 +198,7 @@ void Analysis::add_matrix(std::vector<Box>& to, int slot, const Shape& shape, DT
   switch (shape.width) {
     case Width::full:
       for (int k = 0; k < (unit == Unit::far ? 2 : 1); k++)
-        add(Box::Form::full, k, halves && !vector ? "at.p" : column(k), halves ? k : -1, unit == Unit::far ? fmt::format("_{}", k) : "");
+        add(Box::Form::full, k, halves ? "at.p" : column(k), halves ? k : -1, unit == Unit::far ? fmt::format("_{}", k) : "");
       break;
     case Width::half:
       if (unit == Unit::far) add(Box::Form::full, 0, "at.p", -1, "");
@@ -212,8 +212,7 @@ void Analysis::add_matrix(std::vector<Box>& to, int slot, const Shape& shape, DT
         } else {
           for (int t = 0; t < 2; t++) {
             const bool h = twice.kind == Pairing::Kind::halves;
-            std::string x = h ? vector ? fmt::format("{} + {} * p.N", column(k), t) : column(k)
-                              : fmt::format("head_column<{}, {}>({}, {})", twice.head, twice.rotary, t, column(k));
+            std::string x = h ? column(k) : fmt::format("head_column<{}, {}>({}, {})", twice.head, twice.rotary, t, column(k));
             add(Box::Form::full, 2 * k + t, std::move(x), h ? t : -1, fmt::format("{}_{}", part, t));
           }
         }
@@ -249,8 +248,9 @@ void Analysis::find_boxes() {
     for (std::size_t v = 0; v < program.nodes.size(); v++)
       used = used || (program.nodes[v].op == Op::operand && program.nodes[v].index == static_cast<int>(o) && uses[v] > 0);
     const Pairing q = twice_pairing_of_operand(static_cast<int>(o));
-    if (operand.dtype == DType::i64 || !twice_run(operand.shape, q) ||
-        (vector && operand.shape.width == Width::twice))
+    // The partners' columns start at N/2, which needn't be a multiple of 16 bytes in a tensor of 2N.
+    const bool uneven = operand.shape.width == Width::twice && unit == Unit::far && pairing.kind == Pairing::Kind::halves;
+    if (operand.dtype == DType::i64 || uneven || !twice_run(operand.shape, q) || (vector && operand.shape.width == Width::twice))
       direct[static_cast<std::size_t>(slot)] = true;
     if (!used || direct[static_cast<std::size_t>(slot)]) continue;
     const std::size_t from = loads.size();
@@ -294,7 +294,6 @@ Demand Analysis::demand() const {
   d.chunk_run = chunk_run;
   for (const Reduction& r : reductions) {
     if (r.over.kind == Over::Kind::segment) d.segment = std::lcm(std::max(d.segment, 1), segment_length(r));
-    d.row_reductions = d.row_reductions || r.over.kind == Over::Kind::n;
     if (r.over.kind == Over::Kind::m && r.kind == Reduction::Kind::pick) d.column_picks = true;
     else if (r.over.kind == Over::Kind::m)
       d.column_values += r.floats() * (unit == Unit::far ? instances(r.width) : r.width == Width::twice ? 2 : 1);

@@ -91,6 +91,11 @@ struct Analysis {
   void count(ValueId v);
 };
 
+/// Whether `v` is 0 past the matrix's last column (over n) or row (over m), as it stands in the registers there: a sum then
+/// needs no predicate. TMA fills what lies outside A, B and the tile operands with zeros, direct loads do the same. A
+/// value that depends on anything else than these and constants counts as unknown.
+bool vanishes_outside(const Analysis&, ValueId v, Over::Kind over);
+
 const char* tag_of(DType);  ///< "bf16", "i64_": the device header's name of an element type
 
 }  // namespace coda::emission

@@ -223,8 +223,12 @@ std::string Writer::pair() {
   if (a_.unit == Unit::adjacent) uses_column_[0] = true;
   return "q";
 }
+std::string Writer::columns_left() {
+  uses_left_ = true;
+  return "left";
+}
 std::string Writer::inside() {
-  uses_inside_ = true;
+  uses_inside_ = uses_left_ = true;
   if (level_ == Level::element) return "ok";
   if (a_.unit == Unit::far) uses_pair_ = true;
   else uses_column_[0] = true;
@@ -253,7 +257,7 @@ std::vector<std::string> Writer::prologue() const {
 }
 
 std::string Writer::remaining() const {
-  if (!uses_inside_ || level_ != Level::element) return {};
+  if (!uses_left_ || level_ != Level::element) return {};
   const bool far = a_.unit == Unit::far;
   return fmt::format("const int left = opaque({} - {} - 8 * first - 2 * (lane & 3));", far ? "p.N / 2" : "p.N", far ? "at.p" : "at.n[0]");
 }

@@ -78,9 +78,11 @@ class Writer {
   std::string column(int member);
   std::string pair();
   std::string inside();
+  /// Of an element: the matrix's columns (or pairs) from this thread's first on.
+  std::string columns_left();
   /// Declarations of those used.
   std::vector<std::string> prologue() const;
-  /// Declares `left`, the matrix's columns (or pairs) from this thread's first on, which `ok` is told by; or nothing.
+  /// Declares `left`, which `ok` is told by; or nothing.
   std::string remaining() const;
 
   /// Column in the tensor of an instance at half or twice width.
@@ -114,7 +116,7 @@ class Writer {
   std::map<std::pair<ValueId, int>, std::string> hoisted_;
   std::vector<std::string> lines_;
   std::set<std::string> taken_;
-  bool uses_column_[2] = {false, false}, uses_pair_ = false, uses_inside_ = false;
+  bool uses_column_[2] = {false, false}, uses_pair_ = false, uses_inside_ = false, uses_left_ = false;
 };
 
 /// "sum0[(local + 8 * (i / 4)) / 64][i / 2 % 2]": the result of the segment that a unit's member is in, and how many there

@@ -18,15 +18,17 @@ namespace {
 // A cache entry: one line of numbers, then the cubin.
 std::string pack(const Compiled& c) {
   const ResourceUsage& u = c.usage;
-  return fmt::format("{} {} {} {} {}\n", u.registers, u.spill_store_bytes, u.spill_load_bytes, u.stack_bytes, u.static_shared_bytes) + c.code;
+  return fmt::format("{} {} {} {} {} {:d}\n", u.registers, u.spill_store_bytes, u.spill_load_bytes, u.stack_bytes, u.static_shared_bytes, u.serialised) + c.code;
 }
 
 bool unpack(const std::string& entry, Compiled& c) {
   const std::size_t line = entry.find('\n');
   ResourceUsage& u = c.usage;
-  if (line == std::string::npos || std::sscanf(entry.c_str(), "%d %d %d %d %d", &u.registers, &u.spill_store_bytes, &u.spill_load_bytes,
-                                               &u.stack_bytes, &u.static_shared_bytes) != 5)
+  int serialised = 0;
+  if (line == std::string::npos || std::sscanf(entry.c_str(), "%d %d %d %d %d %d", &u.registers, &u.spill_store_bytes, &u.spill_load_bytes,
+                                               &u.stack_bytes, &u.static_shared_bytes, &serialised) != 6)
     return false;
+  u.serialised = serialised != 0;
   c.code = entry.substr(line + 1);
   return true;
 }
@@ -47,7 +49,7 @@ LoadedKernel load_now(const Emitted& kernel, int device_index) {
 
 std::string code_key(const Emitted& kernel, const CompileOptions& options) {
   Sha256 h;
-  h.field("cubin 1").field(nvrtc_version()).field(option_line(options)).field(kernel.source).field(kernel.wgmma);
+  h.field("cubin 2").field(nvrtc_version()).field(option_line(options)).field(kernel.source).field(kernel.wgmma);
   for (const embedded::File& d : embedded::device_headers()) h.field(d.name).field(d.text);
   return h.hex();
 }

@@ -155,6 +155,7 @@ Compiled compile(const std::string& source, std::span<const embedded::File> head
 
 ResourceUsage parse_usage(std::string_view log) {
   ResourceUsage u;
+  u.serialised = log.find("wgmma.mma_async instructions are serialized") != std::string_view::npos;
   while (!log.empty()) {
     const std::size_t end = std::min(log.find('\n'), log.size());
     const std::string_view line = log.substr(0, end);

@@ -20,6 +20,7 @@ struct ResourceUsage {
   int spill_store_bytes = 0, spill_load_bytes = 0;
   int stack_bytes = 0;
   int static_shared_bytes = 0;
+  bool serialised = false;  ///< the products wait for each other (C7514): several times slower
   bool operator==(const ResourceUsage&) const = default;
 };
 

@@ -82,8 +82,6 @@ std::optional<std::string> why_illegal(const Config& c, const Demand& d) {
     return format("segments of {} columns aren't whole in {}", d.segment, columns);
   if (const int left = c.warpgroups == 3 ? 96 : 128; d.crowded && accumulators > left)
     return format("{} accumulators a thread: {} fit beside what this epilogue keeps", accumulators, left);
-  if (d.row_reductions && c.chunk > 32 && accumulators > 160)  // linear_cross_entropy spilled 92 bytes
-    return format("a chunk of {} columns that reduces over n: 32 fit beside {} accumulators", c.chunk, accumulators);
   for (const auto* boxes : {&d.staged, &d.loaded, &d.vectors})
     for (int bytes : *boxes)
       if (c.chunk * bytes % 16 != 0) return format("a chunk of {} columns makes boxes of {} bytes", c.chunk, c.chunk * bytes);

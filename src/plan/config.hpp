@@ -25,7 +25,6 @@ struct Demand {
   int segment = 0;               ///< each part of a tile must hold whole segments of this many columns (0: none)
   bool wide = false;             ///< a matrix of 4-byte elements passes through shared memory
   bool crowded = false;          ///< what the epilogue keeps doesn't fit beside the largest accumulators
-  bool row_reductions = false;   ///< it reduces over n
   int column_values = 0;         ///< floats a warp keeps for each column (reductions over m)
   bool column_picks = false;     ///< it picks over m
   std::vector<int> staged;       ///< for each box an output is staged in, its bytes for each column of a chunk

@@ -36,6 +36,7 @@ TEST_P(Compile, makes_every_configuration_with_at_most_64_bytes_of_spills) {
                r.usage.registers, r.usage.spill_store_bytes, r.usage.spill_load_bytes, r.shared_bytes, r.code_bytes);
     EXPECT_LE(r.usage.spill_store_bytes, 64) << r.config;
     EXPECT_LE(r.usage.spill_load_bytes, 64) << r.config;
+    EXPECT_FALSE(r.usage.serialised) << r.config << ": the compiler serialises its products";
     EXPECT_EQ(r.usage.static_shared_bytes, 0) << r.config;
     EXPECT_LE(r.shared_bytes, max_shared_bytes) << r.config;
   }

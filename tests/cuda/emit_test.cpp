@@ -144,9 +144,6 @@ TEST(Emit, IllegalConfigurationsSayWhy) {
   EXPECT_EQ(why(rope, c), "legal");
   EXPECT_EQ(why(qk, c), "segments of 64 columns aren't whole in 96");
   EXPECT_EQ(why(load_program("norm_rope_adjacent"), c), "192 accumulators a thread: 128 fit beside what this epilogue keeps");
-  c.chunk = 64;
-  EXPECT_EQ(why(load_program("linear_cross_entropy"), c), "a chunk of 64 columns that reduces over n: 32 fit beside 192 accumulators");
-  c.chunk = pingpong.chunk;
   c.b_major = Major::mn;
   EXPECT_EQ(why(rope, c), "an N-major B is filled 64 columns at a time, and this tile has runs of 32");
   EXPECT_EQ(why(linear.with_dtype(DType::e4m3), c), "e4m3 operands must be K-major: wgmma transposes 16-bit elements only");

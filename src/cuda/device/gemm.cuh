@@ -221,7 +221,8 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
   // carries the block's rank above bit 23: masked, or it lands in the leading-offset field and MN-major operands read NaN.
   constexpr u64 flags = (1ull << 62) | (64ull << 32);
   constexpr u64 a_flags = flags | (u64)(C::A_MN ? 8192 / 16 : 1) << 16, b_flags = flags | (u64)(C::B_MN ? 8192 / 16 : 1) << 16;
-  const u32 a_lo = ((smem + (C::PINGPONG ? 0 : w * G::ROWS * 128)) & 0x3ffff) >> 4, b_lo = ((smem + C::STAGES * G::A_BYTES) & 0x3ffff) >> 4;
+  // Opaque: the compiler would look the block's rank up again for every k-block.
+  const u32 a_lo = opaque(((smem + (C::PINGPONG ? 0 : w * G::ROWS * 128)) & 0x3ffff) >> 4), b_lo = opaque(((smem + C::STAGES * G::A_BYTES) & 0x3ffff) >> 4);
   constexpr int A_STEP = C::A_MN ? 128 : 2, B_STEP = C::B_MN ? 128 : 2;    // a quarter of a k-block, in 16-byte units
   constexpr int SECOND = (C::B_MN ? C::N1 / 64 * 8192 : C::N1 * 128) / 16;
 
@@ -287,20 +288,23 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
     if constexpr (C::SPLIT > 1)
       if (unit.shared(walk) && !exchange_split<C>(p, walk, unit, rank, (C::PINGPONG ? 0 : w * 4) + warp, lane, acc)) continue;
 
-    // -------- epilogue: 64 rows of the warpgroup, 16 of them this warp's, chunk by chunk
-    #pragma unroll
+    // -------- epilogue: 64 rows of the warpgroup, 16 of them this warp's, chunk by chunk. The next 64 rows' accumulators
+    // move to where the first's were, so that the code stands there once: half as much to compile and to fetch. (Moving
+    // within 64 rows, to have a chunk's code once, made the compiler serialise the products: C7514.)
+    #pragma unroll 1
     for (int i = 0; i < G::BLOCKS; i++) {
       const int m = m0 + i * 64;
       if constexpr (G::BLOCKS > 1) e.begin_rows(m);
-      if constexpr (E::SEGMENTS) e.segments(acc[i], m, p0);
+      if constexpr (E::SEGMENTS) e.segments(acc[0], m, p0);
       #pragma unroll
       for (int s = 0; s < G::STEPS; s++) {
-        const Place<C> at(m, p0 + s * C::CHUNK, p.N);
+        // opaque: or the compiler computes what all chunks need of their columns before the first, and spills it
+        const Place<C> at(m, opaque(p0) + s * C::CHUNK, p.N);
         const u32 staged = staging + slot * C::STAGING_SLOT, loaded = operands + operand_slot * C::OPERAND_SLOT, slices = slice_ring + operand_slot * C::SLICE_SLOT;
         if constexpr (E::STAGED) { if (lane == 0) bulk_wait_read<C::STAGING - 1>(); __syncwarp(); }
         if constexpr (E::LOADED > 0) mbar_wait(operands_full + 8 * operand_slot, operand_phase);
         #pragma unroll
-        for (int local = s * C::CHUNK; local < (s + 1) * C::CHUNK; local += C::GROUP) e.group(acc[i] + local / 2, local, i == 0, at, staged, loaded, slices);
+        for (int local = s * C::CHUNK; local < (s + 1) * C::CHUNK; local += C::GROUP) e.group(acc[0] + local / 2, local, i == 0, at, staged, loaded, slices);
         if constexpr (E::STAGED || E::LOADED > 0) { fence_async(); __syncwarp(); }
         if constexpr (E::LOADED > 0) {
           // Only now: an arrive straight after the reads lets the refill overtake them (seen as errors of 1e-2).
@@ -313,6 +317,10 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
         }
       }
       if constexpr (E::ROWS) e.put_rows(unit.nb);
+      #pragma unroll
+      for (int b = 1; b < G::BLOCKS; b++)
+        #pragma unroll
+        for (int v = 0; v < G::REGISTERS; v++) acc[b - 1][v] = acc[b][v];
     }
     if constexpr (E::ROWS) {
       // The last tile of a row to arrive combines the partial results of all tiles and leaves the counter at 0.

@@ -9,6 +9,7 @@ struct Sum {
   static constexpr int FLOATS = 1;
   float v[1];
   DEV void clear() { v[0] = 0.f; }
+  DEV void add(float x) { v[0] += x; }
   DEV void add(bool ok, float x) { v[0] += ok ? x : 0.f; }
   DEV void combine(const Sum& o) { v[0] += o.v[0]; }
   DEV float sum() const { return v[0]; }
@@ -31,17 +32,28 @@ struct Softmax {
   DEV void clear() { v[0] = -infinity(); v[1] = 0.f; }
   DEV static float base(float m) { return m == -infinity() ? 0.f : m; }
   /// Several at once: one rescaling. What takes no part is -inf.
-  template <int N> DEV void add(const float (&x)[N]) {
+  ///
+  /// With L = log2(e) rounded and B = m·L rounded, exp(x - m) is 2^(x·L - B) · 2^(B - m·L): a multiply-add and an exp2 an
+  /// element, and the factor once. Each multiply-add rounds once, at the size of its result, and L's own error meets
+  /// (x - m) only. From 2^20 on B's rounding would reach the exponent's range: the difference is taken first.
+  template <int N> DEV void add(float (&x)[N]) {
+    constexpr float L = 1.4426950408889634f;
     float m = v[0];
     #pragma unroll
     for (int i = 0; i < N; i++) m = maximum(m, x[i]);
-    // The difference first: one multiply-add of x and b·log2(e) would save an instruction, and lose seven bits at b = 100.
-    const float b = base(m);
-    float s = v[1] * exp(v[0] - b);
+    const float b = base(m), scale = exp(v[0] - b);
+    float from = b;
+    if (!(abs(b) < 1048576.f)) {
+      #pragma unroll
+      for (int i = 0; i < N; i++) x[i] -= b;
+      from = 0.f;
+    }
+    const float B = from * L;
+    float s = 0.f;
     #pragma unroll
-    for (int i = 0; i < N; i++) s += exp(x[i] - b);
+    for (int i = 0; i < N; i++) s += exp2_fast(__fmaf_rn(x[i], L, -B));
     v[0] = m;
-    v[1] = s;
+    v[1] = __fmaf_rn(v[1], scale, s * exp2_fast(__fmaf_rn(-from, L, B)));
   }
   DEV void combine(const Softmax& o) {
     const float m = maximum(v[0], o.v[0]), b = base(m);
@@ -66,6 +78,14 @@ struct Pick {
     for (int i = 0; i < N; i++) v = at == i / 2 * 8 + i % 2 ? x[i] : v;
   }
 };
+
+/// -inf for columns past the matrix, of which this thread has `left`: x[2j + e] stands in column 8j + e (NEIGHBOURS 2), or
+/// x[j] in 8j (1). Behind a branch: few tiles have any.
+template <int NEIGHBOURS, int N> DEV void mask(int left, float (&x)[N]) {
+  if (left > 8 * ((N - 1) / NEIGHBOURS) + NEIGHBOURS - 1) return;
+  #pragma unroll
+  for (int i = 0; i < N; i++) x[i] = i / NEIGHBOURS * 8 + i % NEIGHBOURS < left ? x[i] : -infinity();
+}
 
 template <class R> DEV R shuffle_xor(const R& r, int mask) {
   R o;

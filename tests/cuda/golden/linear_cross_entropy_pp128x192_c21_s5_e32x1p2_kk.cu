@@ -86,16 +86,17 @@ struct Epilogue {
     const int left = opaque(p.N - at.n[0] - 8 * first - 2 * (lane & 3));
     #pragma unroll
     for (int i = 0; i < E; i++) {
-      const bool ok = i / 4 * 8 + i % 2 < left;
       out_logits[i] = acc[i];
-      softmax0_in[i / 2 % 2][i / 4 * 2 + i % 2] = ok ? acc[i] : -infinity();
+      softmax0_in[i / 2 % 2][i / 4 * 2 + i % 2] = acc[i];
       pick1_in[i / 2 % 2][i / 4 * 2 + i % 2] = acc[i];
     }
-    write_full<bf16, CHUNK>(staged, lane, first, out_logits);
-    softmax0[0].add(softmax0_in[0]);
-    softmax0[1].add(softmax0_in[1]);
-    pick1[0].scan(rows[0].target - at.n[0] - 8 * first - 2 * (lane & 3), pick1_in[0]);
     pick1[1].scan(rows[1].target - at.n[0] - 8 * first - 2 * (lane & 3), pick1_in[1]);
+    pick1[0].scan(rows[0].target - at.n[0] - 8 * first - 2 * (lane & 3), pick1_in[0]);
+    write_full<bf16, CHUNK>(staged, lane, first, out_logits);
+    mask<2>(left, softmax0_in[0]);
+    softmax0[0].add(softmax0_in[0]);
+    mask<2>(left, softmax0_in[1]);
+    softmax0[1].add(softmax0_in[1]);
   }
   /// This tile's results of the rows go to the workspace.
   DEV void put_rows(int nb) {

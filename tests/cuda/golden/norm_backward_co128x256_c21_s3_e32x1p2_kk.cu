@@ -85,7 +85,7 @@ struct Epilogue {
       const float xhat = x_in[i] * r.rstd;
       out_dx[i] = dresidual_in[i] + (r.rstd * ((acc[i] * w_in[i / 4 * 2 + i % 2]) - (xhat * r.row1)));
       out_h[i] = xhat * w_in[i / 4 * 2 + i % 2];
-      sum0[i / 4 * 2 + i % 2].add(r.m < p.M, acc[i] * xhat);
+      sum0[i / 4 * 2 + i % 2].add(acc[i] * xhat);
     }
     write_full<bf16, CHUNK>(staged, lane, first, out_dx);
     write_full<bf16, CHUNK>(staged + 1024, lane, first, out_h);

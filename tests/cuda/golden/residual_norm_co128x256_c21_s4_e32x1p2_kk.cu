@@ -69,14 +69,12 @@ struct Epilogue {
     read_columns<bf16>(slices, lane, first, w_in);
     float out_x[E];
     float out_h[E];
-    const int left = opaque(p.N - at.n[0] - 8 * first - 2 * (lane & 3));
     #pragma unroll
     for (int i = 0; i < E; i++) {
-      const bool ok = i / 4 * 8 + i % 2 < left;
       const float x = acc[i] + residual_in[i];
       out_x[i] = x;
       out_h[i] = x * w_in[i / 4 * 2 + i % 2];
-      sum0[i / 2 % 2].add(ok, x * x);
+      sum0[i / 2 % 2].add(x * x);
     }
     write_full<bf16, CHUNK>(staged, lane, first, out_x);
     write_full<bf16, CHUNK>(staged + 1024, lane, first, out_h);
