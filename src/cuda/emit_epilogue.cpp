@@ -154,7 +154,7 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
           break;
         }
         const std::string at = w.column_element(r.name, r.width, k);
-        if (softmax) w.line(format("{{ float one[1] = {{r.m < p.M ? {} : -infinity()}}; {}.add(one); }}", v, at));
+        if (softmax) w.line(format("{}.add(r.m < p.M ? {} : -infinity());", at, v));
         else w.line(format("{}.add({}{});", at, zero_outside ? "" : "r.m < p.M, ", v));
         break;
       }

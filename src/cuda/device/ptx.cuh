@@ -141,6 +141,7 @@ DEV void unpack2(f16, u32 v, float& lo, float& hi) {
 DEV void unpack2(e4m3, u16 v, float& lo, float& hi) { u32 h; asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"(v)); unpack2(f16(), h, lo, hi); }
 DEV void unpack2(e5m2, u16 v, float& lo, float& hi) { u32 h; asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(h) : "h"(v)); unpack2(f16(), h, lo, hi); }
 
+DEV float fma(float x, float y, float z) { float r; asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(x), "f"(y), "f"(z)); return r; }
 DEV float exp2_fast(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 /// The same value, of which the compiler knows nothing: what is computed from it is not kept from one step to the next.
 DEV int opaque(int x) { asm volatile("" : "+r"(x)); return x; }

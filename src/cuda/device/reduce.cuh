@@ -51,10 +51,11 @@ struct Softmax {
     const float B = from * L;
     float s = 0.f;
     #pragma unroll
-    for (int i = 0; i < N; i++) s += exp2_fast(__fmaf_rn(x[i], L, -B));
+    for (int i = 0; i < N; i++) s += exp2_fast(fma(x[i], L, -B));
     v[0] = m;
-    v[1] = __fmaf_rn(v[1], scale, s * exp2_fast(__fmaf_rn(-from, L, B)));
+    v[1] = fma(v[1], scale, s * exp2_fast(fma(-from, L, B)));
   }
+  DEV void add(float x) { float one[1] = {x}; add(one); }
   DEV void combine(const Softmax& o) {
     const float m = maximum(v[0], o.v[0]), b = base(m);
     v[1] = v[1] * exp(v[0] - b) + o.v[1] * exp(o.v[0] - b);

@@ -9,7 +9,7 @@ namespace coda {
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 
 template <class R> DEV void add(R& r, float v) { r.add(true, v); }
-DEV void add(Softmax& r, float v) { const float one[1] = {v}; r.add(one); }
+DEV void add(Softmax& r, float v) { r.add(v); }
 
 template <class R> DEV R get_partial(const float* at, i64 plane) {
   R r;

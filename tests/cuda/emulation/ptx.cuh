@@ -138,6 +138,7 @@ inline void unpack2(f16, u32 v, float& lo, float& hi) { lo = f16_to_float(static
 inline void unpack2(e4m3, u16 v, float& lo, float& hi) { lo = e4m3_to_float(static_cast<u8>(v)); hi = e4m3_to_float(static_cast<u8>(v >> 8)); }
 inline void unpack2(e5m2, u16 v, float& lo, float& hi) { lo = e5m2_to_float(static_cast<u8>(v)); hi = e5m2_to_float(static_cast<u8>(v >> 8)); }
 
+inline float fma(float x, float y, float z) { return ::fmaf(x, y, z); }
 inline float exp2_fast(float x) { return ::exp2f(x); }
 inline int opaque(int x) { return x; }
 inline float max_nan(float x, float y) { return x != x ? x : y != y ? y : x > y ? x : y; }
