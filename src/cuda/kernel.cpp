@@ -120,7 +120,8 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
   const DeviceInfo& device = device_info(c.device);
   require_hopper(device);
   c.problem = {.m = c.extents.m, .n = c.extents.n, .k = c.extents.k, .multiprocessors = device.multiprocessors, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
-  if (c.extents.k > 0) {
+  const bool product = c.extents.m > 0 && c.extents.n > 0;
+  if (product && c.extents.k > 0) {
     c.problem.a_major = major_of(p, c.slots, 0);
     c.problem.b_major = major_of(p, c.slots, 1);
     for (const auto& [slot, major] : {std::pair(0, c.problem.a_major), std::pair(1, c.problem.b_major)})
@@ -131,7 +132,7 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
   }
   c.problem.direct = direct_tables(p, c.slots);
   if (options.config.starts_with(two_pass_prefix)) c.two_pass = "it was asked for";
-  else if (c.extents.m == 0 || c.extents.n == 0) c.two_pass = "the product is empty, and no tile would finish the outputs that aren't";
+  else if (!product) c.two_pass = "the product is empty, and no tile would finish the outputs that aren't";
   else c.two_pass = why_two_pass(p, c.problem).value_or("");
   if (!c.two_pass.empty()) return c;
   // The maps of any legal kernel say which slots move by TMA; those that can't go the direct way.
@@ -171,12 +172,13 @@ std::shared_ptr<const Chosen> Kernel::State::build_two_pass(const Call& c) const
   const Demand demand = demand_of(product);
   const Problem problem = product_problem(c.problem);
   Plan plan;
+  const bool empty = c.extents.m == 0 || c.extents.n == 0;  // then nothing multiplies, whatever the configuration
   bool tuned = false;
-  if (options.config.empty() || options.config == two_pass_prefix) {
+  if (empty || options.config.empty() || options.config == two_pass_prefix) {
     if (const auto stored = stored_choice(product, demand, problem, c.device)) {
       plan = *stored;
       tuned = true;
-    } else if (options.tune && c.extents.m > 0 && c.extents.n > 0) {
+    } else if (options.tune && !empty) {
       const Tensor slots[] = {c.slots[0], c.slots[1], product_view(c.extents.m, c.extents.n, c.device)};
       plan = tune(product, demand, problem, slots, c.extents, c.device, [&](const Plan& one) { return build(product, c.device, one, true); })->plan;
       tuned = true;
@@ -198,7 +200,7 @@ std::shared_ptr<const Chosen> Kernel::State::build_two_pass(const Call& c) const
   out->plan = plan;
   out->two_pass = emit_two_pass(p, plan.config);
   out->emitted = out->two_pass->product;
-  out->loaded = load(out->emitted, c.device);
+  if (!empty) out->loaded = load(out->emitted, c.device);
   out->second = load(out->two_pass->epilogue, c.device);
   out->tuned = tuned;
   out->reason = c.two_pass;
