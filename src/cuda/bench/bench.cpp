@@ -75,15 +75,15 @@ std::vector<double> time_equal(int device, const std::vector<Enqueue>& sides, in
   return medians;
 }
 
-// Host microseconds of a launch, on a stream that is kept busy enough never to block.
+// Host microseconds of a launch, on a stream that never fills, from a thread whose context is current, as a framework's is.
 double launch_cost(const Kernel& kernel, Slots slots, int device) {
   OwnedStream stream(device);
+  ContextScope scope(device);
   std::vector<double> times;
   for (int round = 0; round < 5; ++round) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 20; ++i) kernel.launch(slots, static_cast<Stream>(stream));
     times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 20);
-    ContextScope scope(device);
     CODA_CUDA(cuStreamSynchronize, static_cast<Stream>(stream));
   }
   return median(times);
