@@ -22,6 +22,9 @@ constexpr double memory_bytes = 2600;      // bytes a cycle of the whole device:
 // with fewer cycles is the better guess, since it also wins while the card is cool: the slope is a little under that.
 double power_of_traffic(double ratio) { return ratio > 1 ? 0.10 * (ratio - 1) + 0.35 * (ratio - 1) * (ratio - 1) : 0.10 * (ratio - 1); }
 constexpr double reference_traffic = 1.0 / 128 + 1.0 / 256;
+// Short products leave the card some air between tiles: at K = 2048 pp128x128 beat co128x256 by 1-2 % sustained, at 4096
+// they were even, at 6144 and 14336 it lost 3-6 %.
+double share_of_power(std::int64_t k) { return std::clamp(double(k) / 4096, 0.5, 1.0); }
 constexpr double no_cluster = 1.02;        // clusters of two gain 1-4 % sustained
 constexpr double three_warpgroups = 1.02;  // 192 x 256 measured 1.01 where the model has 0.99
 constexpr double crowded = 1.03;           // column results or segments beside more than 128 accumulators a thread
@@ -141,7 +144,7 @@ double estimate(const Plan& plan, const Demand& demand, const Problem& problem) 
   const Cycles c = cycles_of(plan, demand, problem);
   const double traffic = (1.0 / plan.config.bm + 1.0 / plan.config.bn) / reference_traffic;
   const double utilisation = std::min(1.0, c.useful / c.total);
-  return c.total * (1 + utilisation * power_of_traffic(traffic)) * (plan.config.cluster() == 1 ? 1 + (no_cluster - 1) * utilisation : 1) *
+  return c.total * (1 + utilisation * share_of_power(problem.k) * power_of_traffic(traffic)) * (plan.config.cluster() == 1 ? 1 + (no_cluster - 1) * utilisation : 1) *
          (plan.config.warpgroups == 3 ? three_warpgroups : 1) *
          ((demand.column_values > 0 || demand.segment > 0) && plan.config.warpgroup_rows() / 64 * plan.config.bn / 2 > 128 ? crowded : 1);
 }
