@@ -15,6 +15,7 @@ constexpr double macs_per_cycle = 2048;    // 1024 cycles for a 128x256x64 block
 constexpr double launch_cycles = 3000;     // start, first TMA, barrier set-up, last stores
 constexpr double exposed_fixed = 800;      // of a cooperative epilogue, before and after its stores
 constexpr double exposed_bytes = 42;       // bytes a cycle of one multiprocessor while all are in their epilogues
+constexpr double exposed_loads = 26;       // ... that read operands: co128x256's residual_norm 8-9 thousand cycles a tile, norm_backward's 19
 constexpr double hidden_bytes = 12;        // ... of a pingpong warpgroup, under the other's mainloop
 constexpr double memory_bytes = 2600;      // bytes a cycle of the whole device: 4.27 TB/s at 1.65 GHz
 // A sustained run is bound by power. At equal cycles, a third more L2-to-multiprocessor traffic than 128x256 tiles make
@@ -85,18 +86,19 @@ Cycles cycles_of(const Plan& plan, const Demand& demand, const Problem& p) {
   const double depth = 128 / size, blocks = std::ceil(double(p.k) / depth);
   const double mainloop = area * depth * blocks / rate + 40;
   const double epilogue_bytes = area * p.tile_bytes, epilogue_work = area * p.tile_cycles;
+  const double exposed = epilogue_bytes / (demand.loaded.empty() ? exposed_bytes : exposed_loads);
   double total = 0;
   if (splits) {  // parts write and read partial tiles of f32; the last to arrive runs the epilogue
     const double exchange = 2 * 4 * area / exposed_bytes + exposed_fixed;
-    total = double(ceil_div(partial * c.split, clusters)) * (mainloop / c.split + exchange) + epilogue_bytes / exposed_bytes + epilogue_work;
+    total = double(ceil_div(partial * c.split, clusters)) * (mainloop / c.split + exchange) + exposed + epilogue_work;
     total *= split_doubt;
     if (rounds > 0) total += split_unmeasured * double(rounds) * mainloop;
   }
   if (c.schedule == Schedule::cooperative) {
-    total += double(rounds) * (mainloop + exposed_fixed + epilogue_bytes / exposed_bytes + epilogue_work);
+    total += double(rounds) * (mainloop + exposed_fixed + exposed + epilogue_work);
   } else {
     const double epilogue = exposed_fixed + epilogue_bytes / hidden_bytes + epilogue_work;
-    const double last = exposed_fixed + epilogue_bytes / exposed_bytes + epilogue_work;  // nothing runs over the last one
+    const double last = exposed_fixed + exposed + epilogue_work;  // nothing runs over the last one
     // Two warpgroups alternate: a tile takes the longer of its mainloop and half of mainloop + epilogue.
     total += double(rounds) * std::max(mainloop, (mainloop + epilogue) / 2) + (rounds > 1 ? last : rounds > 0 ? epilogue / 2 : 0);
   }
@@ -155,16 +157,19 @@ namespace {
 // plain product (bench/results/h200_pipelines.csv):
 //   stores alone   wide chunks, a second staging slot: co128x256 at 4096 x 4096 e64x2 1.000, e64x1 1.006, e32x2 1.015
 //   pairs          narrow chunks, whose code is short and whose registers few: norm_swiglu e16x1 0.975, e32x1 0.993
-//   operands       three slots of them or more, before a fifth stage of the main loop: residual_norm pp128x128 s5_e16x2p4
-//                  1.042, s6_e16x1p4 1.161; swiglu_backward e16x1p4 1.125, e16x1p2 1.176
+//   operands       three slots of them, before more stages of the main loop than 160 KiB: residual_norm pp128x128
+//                  s5_e16x2p4 1.042, s6_e16x1p4 1.161; norm_backward s5_e16x2p2 1.053, s4_e16x2p4 1.193. Cooperative
+//                  kernels, whose epilogues nothing hides, 48 columns of them in wide chunks: at equal clocks
+//                  residual_norm co128x256 s3_e32x2p3 1.035, s3_e16x2p4 1.050; norm_backward s3_e32x1p2 1.039,
+//                  s3_e16x2p4 1.050
 std::vector<Config> pipelines_of(Config c, const Demand& demand) {
   const bool loads = !demand.loaded.empty() || !demand.vectors.empty();
-  const bool plain = !loads && demand.pair_run == 0 && demand.segment == 0;
+  const bool plain = !loads && demand.pair_run == 0 && demand.segment == 0, cooperative = c.schedule == Schedule::cooperative;
   using Shape = std::pair<int, int>;  // chunk, staging
   const std::initializer_list<Shape> wide = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {16, 2}, {16, 1}}, narrow = {{16, 1}, {16, 2}, {32, 1}, {32, 2}, {64, 1}, {64, 2}},
-                                     fed = {{16, 2}, {32, 1}, {16, 1}, {32, 2}, {64, 1}, {64, 2}};
+                                     fed = {{16, 2}, {32, 1}, {16, 1}, {32, 2}, {64, 1}, {64, 2}}, fed_wide = {{32, 2}, {32, 1}, {16, 2}, {16, 1}, {64, 1}, {64, 2}};
   std::vector<Config> all;
-  for (auto [chunk, staging] : plain ? wide : loads ? fed : narrow)
+  for (auto [chunk, staging] : plain ? wide : loads ? (cooperative ? fed_wide : fed) : narrow)
     for (int prefetch : {4, 3, 2}) {
       if (!loads && prefetch != 2) continue;
       c.chunk = chunk;
@@ -172,12 +177,10 @@ std::vector<Config> pipelines_of(Config c, const Demand& demand) {
       c.prefetch = prefetch;
       if (auto f = fitted(c, demand)) all.push_back(*f);
     }
-  // 160 KiB of A and B in flight are enough where the ring of operands needs room: norm_backward pp128x128 s5_e16x2p2
-  // 1.053, s4_e16x2p4 1.193.
   const int enough = loads ? std::max(3, 163840 / ((c.bm + c.bn) * 128)) : 6;
-  std::stable_sort(all.begin(), all.end(), [&](const Config& a, const Config& b) {
-    return std::pair(-std::min(a.stages, enough), -std::min(a.prefetch, 3)) < std::pair(-std::min(b.stages, enough), -std::min(b.prefetch, 3));
-  });
+  const auto ahead = [&](const Config& x) { return !loads ? 0 : cooperative ? std::min(x.prefetch * x.chunk, 48) : std::min(x.prefetch, 3); };
+  const auto rank = [&](const Config& x) { return std::pair(-std::min(x.stages, enough), -ahead(x)); };
+  std::stable_sort(all.begin(), all.end(), [&](const Config& a, const Config& b) { return rank(a) < rank(b); });
   return all;
 }
 
