@@ -157,9 +157,11 @@ namespace {
 // plain product (bench/results/h200_pipelines.csv):
 //   stores alone   wide chunks, a second staging slot: co128x256 at 4096 x 4096 e64x2 1.000, e64x1 1.006, e32x2 1.015
 //   pairs          narrow chunks, whose code is short and whose registers few: norm_swiglu e16x1 0.975, e32x1 0.993
-//   operands       three slots of them, before more stages of the main loop than 160 KiB: residual_norm pp128x128
-//                  s5_e16x2p4 1.042, s6_e16x1p4 1.161; norm_backward s5_e16x2p2 1.053, s4_e16x2p4 1.193. Cooperative
-//                  kernels, whose epilogues nothing hides, 48 columns of them in wide chunks: at equal clocks
+//   operands       pingpong: 8 KiB of them ahead for a warpgroup and no more, before more stages of the main loop than
+//                  160 KiB: residual_norm pp128x128 s5_e16x2p4 1.042, s6_e16x1p4 1.161; norm_backward 8B qkv s5_e16x2p2
+//                  1.068, s5_e16x2p3 1.115, s4_e16x2p4 1.193; swiglu_backward 8B s4_e16x2p2 1.065, s4_e16x1p3 1.084
+//                  (h200_sweeps.csv). All of a tile prefetched into the L2 early cost 2-10 % more.
+//                  cooperative, whose epilogues nothing hides: 48 columns of them, in wide chunks: at equal clocks
 //                  residual_norm co128x256 s3_e32x2p3 1.035, s3_e16x2p4 1.050; norm_backward s3_e32x1p2 1.039,
 //                  s3_e16x2p4 1.050
 std::vector<Config> pipelines_of(Config c, const Demand& demand) {
@@ -170,7 +172,8 @@ std::vector<Config> pipelines_of(Config c, const Demand& demand) {
                                      fed = {{16, 2}, {32, 1}, {16, 1}, {32, 2}, {64, 1}, {64, 2}}, fed_wide = {{32, 2}, {32, 1}, {16, 2}, {16, 1}, {64, 1}, {64, 2}};
   std::vector<Config> all;
   for (auto [chunk, staging] : plain ? wide : loads ? (cooperative ? fed_wide : fed) : narrow)
-    for (int prefetch : {4, 3, 2}) {
+    for (int i = 0; i < 3; ++i) {
+      const int prefetch = cooperative ? 4 - i : 2 + i;
       if (!loads && prefetch != 2) continue;
       c.chunk = chunk;
       c.staging = staging;
@@ -178,7 +181,9 @@ std::vector<Config> pipelines_of(Config c, const Demand& demand) {
       if (auto f = fitted(c, demand)) all.push_back(*f);
     }
   const int enough = loads ? std::max(3, 163840 / ((c.bm + c.bn) * 128)) : 6;
-  const auto ahead = [&](const Config& x) { return !loads ? 0 : cooperative ? std::min(x.prefetch * x.chunk, 48) : std::min(x.prefetch, 3); };
+  const auto ahead = [&](const Config& x) {
+    return !loads ? 0 : cooperative ? std::min(x.prefetch * x.chunk, 48) : std::min(x.prefetch * shared_layout(x, demand).operand_slot, 8192);
+  };
   const auto rank = [&](const Config& x) { return std::pair(-std::min(x.stages, enough), -ahead(x)); };
   std::stable_sort(all.begin(), all.end(), [&](const Config& a, const Config& b) { return rank(a) < rank(b); });
   return all;
