@@ -97,7 +97,7 @@ class Judge {
 };
 
 TEST(TwoPass, computes_what_fp64_does) {
-  if (!Emulation::possible()) GTEST_SKIP() << "no C++ compiler at " << CODA_CXX;
+  if (!HostLibrary::possible()) GTEST_SKIP() << "no C++ compiler at " << CODA_CXX;
   std::vector<Program> programs;
   for (const UntiledProgram& u : untiled_programs()) programs.push_back(u.program);
   for (const std::string& name : standard_programs()) programs.push_back(load_program(name));
@@ -114,7 +114,7 @@ TEST(TwoPass, computes_what_fp64_does) {
 }
 
 TEST(TwoPass, computes_what_fp64_does_for_random_programs) {
-  if (!Emulation::possible()) GTEST_SKIP() << "no C++ compiler at " << CODA_CXX;
+  if (!HostLibrary::possible()) GTEST_SKIP() << "no C++ compiler at " << CODA_CXX;
   std::vector<Program> programs;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) programs.push_back(random_program(seed, {.fp8 = seed % 3 == 0}));
   const Judge judge(programs);

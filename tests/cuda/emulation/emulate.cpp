@@ -41,17 +41,37 @@ template <class T> void put(std::vector<unsigned char>& to, int offset, T value)
 
 }  // namespace
 
-bool Emulation::possible() { return access(CODA_CXX, X_OK) == 0; }
+bool HostLibrary::possible() { return access(CODA_CXX, X_OK) == 0; }
 
-Emulation::Emulation(const std::vector<Program>& programs) : programs_(programs) {
+HostLibrary::HostLibrary(const std::string& source) {
   static int count = 0;  // dlopen knows a library again by its path
   directory_ = (std::filesystem::temp_directory_path() / fmt::format("coda-emulation-{}-{}", getpid(), count++)).string();
   std::filesystem::create_directories(directory_);
   for (const embedded::File& f : embedded::device_headers())
     if (f.name != "ptx.cuh") std::ofstream(directory_ + "/" + std::string(f.name)) << f.text;
   std::ofstream(directory_ + "/ptx.cuh") << read(CODA_SOURCE_DIR "/tests/cuda/emulation/ptx.cuh");
+  std::ofstream(directory_ + "/source.cpp") << source;
+  const std::string log = directory_ + "/log";
+  const std::string command = fmt::format("{} -std=c++20 -O0 -shared -fPIC -w -I{} {}/source.cpp -o {}/source.so > {} 2>&1", CODA_CXX,
+                                          CODA_SOURCE_DIR "/include", directory_, directory_, log);
+  if (std::system(command.c_str()) != 0) throw std::runtime_error(command + "\n" + read(log).substr(0, 4000));
+  library_ = dlopen((directory_ + "/source.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library_) throw std::runtime_error(dlerror());
+}
 
-  std::ofstream source(directory_ + "/pages.cpp");
+HostLibrary::~HostLibrary() {
+  if (library_) dlclose(library_);
+  std::filesystem::remove_all(directory_);
+}
+
+void* HostLibrary::symbol(const std::string& name) const {
+  void* found = dlsym(library_, name.c_str());
+  if (!found) throw std::runtime_error(dlerror());
+  return found;
+}
+
+Emulation::Emulation(const std::vector<Program>& programs) : programs_(programs) {
+  std::string source;
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     const Config config = choose(demand_of(product_alone(programs_[i])), {.m = 256, .n = 256, .k = 64}).config;
     pages_.push_back(emit_two_pass(programs_[i], config));
@@ -59,22 +79,11 @@ Emulation::Emulation(const std::vector<Program>& programs) : programs_(programs)
     std::string page = own_namespace(e.source, i);
     const std::string entry = fmt::format("entry_{}", i);
     page.replace(page.rfind(e.entry), e.entry.size(), entry);
-    source << page << fmt::format("extern \"C\" void emulate_{0}(const void* params, int blocks, bool backwards) {{\n"
-                                  "  host::launch([](const void* p) {{ {1}(*static_cast<const coda::page_{0}::Params*>(p)); }}, params, blocks, {2}, backwards);\n}}\n",
-                                  i, entry, e.threads);
+    source += page + fmt::format("extern \"C\" void emulate_{0}(const void* params, int blocks, bool backwards) {{\n"
+                                 "  host::launch([](const void* p) {{ {1}(*static_cast<const coda::page_{0}::Params*>(p)); }}, params, blocks, {2}, backwards);\n}}\n",
+                                 i, entry, e.threads);
   }
-  source.close();
-  const std::string log = directory_ + "/log";
-  const std::string command = fmt::format("{} -std=c++20 -O0 -shared -fPIC -w -I{} {}/pages.cpp -o {}/pages.so > {} 2>&1", CODA_CXX,
-                                          CODA_SOURCE_DIR "/include", directory_, directory_, log);
-  if (std::system(command.c_str()) != 0) throw std::runtime_error(command + "\n" + read(log).substr(0, 4000));
-  library_ = dlopen((directory_ + "/pages.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library_) throw std::runtime_error(dlerror());
-}
-
-Emulation::~Emulation() {
-  if (library_) dlclose(library_);
-  std::filesystem::remove_all(directory_);
+  library_ = std::make_unique<HostLibrary>(source);
 }
 
 std::string Emulation::run(std::size_t index, Slots slots, int blocks, bool backwards) const {
@@ -113,8 +122,7 @@ std::string Emulation::run(std::size_t index, Slots slots, int blocks, bool back
       default: break;
     }
   }
-  const auto emulate = reinterpret_cast<void (*)(const void*, int, bool)>(dlsym(library_, fmt::format("emulate_{}", index).c_str()));
-  if (!emulate) throw std::runtime_error(dlerror());
+  const auto emulate = reinterpret_cast<void (*)(const void*, int, bool)>(library_->symbol(fmt::format("emulate_{}", index)));
   emulate(params.data(), blocks, backwards);
   if (counter != 0) return fmt::format("the counter was left at {}; ", counter);
   if (!std::all_of(workspace.begin() + static_cast<std::ptrdiff_t>(scratch), workspace.end(), [](std::uint32_t w) { return w == 0xFFFFFFFF; }))

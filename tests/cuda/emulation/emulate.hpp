@@ -10,14 +10,27 @@
 
 namespace coda::test {
 
+/// A translation unit that includes device headers, compiled and opened.
+class HostLibrary {
+ public:
+  /// Throws std::runtime_error with the compiler's output where it fails.
+  explicit HostLibrary(const std::string& source);
+  ~HostLibrary();
+  HostLibrary(const HostLibrary&) = delete;
+  HostLibrary& operator=(const HostLibrary&) = delete;
+  /// Whether there is a compiler to do it with.
+  static bool possible();
+  void* symbol(const std::string& name) const;
+
+ private:
+  std::string directory_;
+  void* library_ = nullptr;
+};
+
 /// Compiled pages of several programs.
 class Emulation {
  public:
-  /// Throws std::runtime_error with the compiler's output where it fails.
   explicit Emulation(const std::vector<Program>& programs);
-  ~Emulation();
-  /// Whether there is a compiler to do it with.
-  static bool possible();
 
   /// Program `index` on host tensors: the product from the CPU engine, then the second pass by `blocks` blocks. The
   /// workspace is poisoned before; empty where it was left as it should be and nothing was written past it.
@@ -26,8 +39,7 @@ class Emulation {
  private:
   std::vector<Program> programs_;
   std::vector<TwoPass> pages_;
-  std::string directory_;
-  void* library_ = nullptr;
+  std::unique_ptr<HostLibrary> library_;
 };
 
 }  // namespace coda::test
