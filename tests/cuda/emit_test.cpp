@@ -12,6 +12,7 @@
 #include "coda/text.hpp"
 #include "cuda/nvrtc.hpp"
 #include "embedded.hpp"
+#include "plan/plan.hpp"
 
 namespace coda {
 namespace {
@@ -217,6 +218,27 @@ TEST(Emit, PagesCompileWithoutSpillsOrSerialisedProducts) {
     EXPECT_EQ(compiled.usage.spill_store_bytes, 0) << name;
     EXPECT_EQ(compiled.log.find("C75"), std::string::npos) << compiled.log;
   }
+}
+
+// A sum needs no predicate where what it adds is 0 outside the matrix.
+TEST(Emit, PredicatesStandOnlyWhereSomethingIsAdded) {
+  const auto guarded = [](const std::string& body, const char* predicate) {
+    const std::string text = "program p\n  gemm A: bf16[M, K], B: bf16[N, K]\n  in x: bf16[M, N]\n  in r: f32[M]\n  in c: f32[N]\n" + body +
+                             "  out all: f32[M, N] = acc * c + x * r\n";
+    const Program p = parse(text);
+    const std::string page = emit(p, choose(demand_of(p), {.m = 512, .n = 512, .k = 512}).config).source;
+    const std::size_t at = page.find(".add("), end = page.find('\n', at);
+    return page.substr(at, end - at).find(predicate) != std::string::npos;
+  };
+  const std::string n = "  finish s: f32[M] = sum(", m = "  finish s: f32[N] = sum(";
+  EXPECT_FALSE(guarded(n + "(acc + x) * (acc + x), over n)\n", "ok")) << "zeros past the last column";
+  EXPECT_FALSE(guarded(n + "(acc + x) * c, over n)\n", "ok"));
+  EXPECT_TRUE(guarded(n + "acc + 1, over n)\n", "ok"));
+  EXPECT_TRUE(guarded(n + "acc * r, over n)\n", "ok")) << "a row's infinity would make 0 a NaN";
+  EXPECT_TRUE(guarded(n + "exp(acc), over n)\n", "ok"));
+  EXPECT_FALSE(guarded(m + "acc * (x * r), over m)\n", "p.M"));
+  EXPECT_TRUE(guarded(m + "acc * c, over m)\n", "p.M"));
+  EXPECT_TRUE(guarded("  a, b = split(acc, halves)\n" + n + "a * b, over n)\n", "ok")) << "past N/2 stand the partners";
 }
 
 }  // namespace
