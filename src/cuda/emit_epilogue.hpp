@@ -12,6 +12,9 @@ namespace coda::emission {
 struct Placed { const Box* box; int offset; };
 std::vector<Placed> place(const std::vector<Box>& boxes, int rows, int chunk);
 
+/// "base + offset", or "base".
+std::string address(const char* base, int offset);
+
 class EpilogueWriter {
  public:
   EpilogueWriter(Page& page, const Config& c, const Shape64& s);

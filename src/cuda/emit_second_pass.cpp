@@ -21,12 +21,6 @@ const char* type_of(const Reduction& r) { return r.kind == Kind::softmax ? "Soft
 /// A product in 64 bits.
 std::string times(int count, const std::string& extent) { return format("{}(i64)({})", count == 1 ? "" : format("{} * ", count), extent); }
 
-std::string indented(const std::vector<std::string>& lines, int indent) {
-  std::string s;
-  for (const std::string& l : lines) s += std::string(static_cast<std::size_t>(indent), ' ') + l + "\n";
-  return s;
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------- the rows

@@ -85,6 +85,12 @@ std::string integer_literal(double v) {
 
 }  // namespace
 
+std::string indented(const std::vector<std::string>& lines, int indent) {
+  std::string s;
+  for (const std::string& l : lines) s += std::string(static_cast<std::size_t>(indent), ' ') + l + "\n";
+  return s;
+}
+
 const char* c_type(ValueKind k) { return k == ValueKind::real ? "float" : k == ValueKind::integer ? "int" : "bool"; }
 
 std::string literal(const Node& n, bool to_real) { return n.is_integer && !to_real ? integer_literal(n.number) : real_literal(n.number); }

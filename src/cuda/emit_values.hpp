@@ -19,6 +19,8 @@ struct Hoisted {
   bool operator==(const Hoisted& o) const { return value == o.value && table == o.table; }
 };
 
+/// Lines of text as one, each indented.
+std::string indented(const std::vector<std::string>& lines, int indent);
 /// The CUDA type of a value, and a constant's spelling in it or, with `to_real`, as a real number.
 const char* c_type(ValueKind);
 std::string literal(const Node& constant, bool to_real);
