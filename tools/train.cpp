@@ -97,7 +97,8 @@ Json to_json(const TrainResult& r) {
 int train_model(Options o) {
   if (o.train.steps > 0 && o.train.seconds > 0) throw UsageError("give --steps or --seconds, not both");
   if (o.train.steps == 0 && o.train.seconds == 0) o.train.steps = 200;
-  if (o.model_given || o.train.resume.empty()) o.train.model = o.model;
+  if (!o.train.resume.empty() && !o.train.init.empty()) throw UsageError("give --resume or --init, not both");
+  if (o.model_given || (o.train.resume.empty() && o.train.init.empty())) o.train.model = o.model;
 
   interrupted = 0;
   std::signal(SIGINT, on_interrupt);
@@ -176,6 +177,9 @@ void add_train(CLI::App& app, Action& action) {
        {sub->add_option("--save", t.save, "Checkpoint to write (safetensors, Hugging Face names)"),
         sub->add_option("--save-every", t.save_every, "Steps between checkpoints; 0: only at the end"),
         sub->add_option("--resume", t.resume, "Checkpoint to go on from"),
+        sub->add_option("--init", t.init,
+                        "Weights to start from, f32, bf16 or f16 (safetensors, Hugging Face names; sizes from its "
+                        "metadata or the config.json beside it)"),
         sub->add_option("--log", t.log, "CSV with a line a step")})
     option->group(files);
 
@@ -189,7 +193,8 @@ void add_train(CLI::App& app, Action& action) {
       "Ctrl-C ends the run after the step, with everything that belongs to the end.\nExamples:\n"
       "  coda train --data book.txt --seconds 120\n"
       "  coda train --data book.txt --steps 500 --save model.safetensors --log loss.csv\n"
-      "  coda train --data book.txt --steps 1000 --resume model.safetensors --save model.safetensors");
+      "  coda train --data book.txt --steps 1000 --resume model.safetensors --save model.safetensors\n"
+      "  coda train --data letters.txt --steps 100 --learning-rate 3e-4 --init model.safetensors");
   sub->callback([&action, o, sizes] {
     for (const CLI::Option* size : sizes) o->model_given = o->model_given || size->count() > 0;
     action = [o] { return train_model(*o); };

@@ -14,9 +14,10 @@ struct TrainOptions {
   std::string data;                  ///< any file; its bytes are the tokens
   double validation_fraction = 0.1;  ///< the end of the text, never trained on
 
-  std::optional<LlamaConfig> model;  ///< absent: that of the checkpoint that is resumed, or LlamaConfig{}
-  std::int64_t batch = 8;            ///< sequences a step
-  std::int64_t sequence = 256;       ///< tokens a sequence
+  /// Absent: that of the checkpoint that is resumed or of the weights to start from, or LlamaConfig{}.
+  std::optional<LlamaConfig> model;
+  std::int64_t batch = 8;       ///< sequences a step
+  std::int64_t sequence = 256;  ///< tokens a sequence
   /// Where the run ends: after `steps` steps in all (those before a resumed checkpoint count) or after `seconds`.
   /// Exactly one of them is positive. With `steps`, a run is a function of its options: bitwise the same again, and
   /// bitwise the same when it is interrupted and resumed.
@@ -35,7 +36,11 @@ struct TrainOptions {
   std::string save;             ///< checkpoint written at the end; empty: none
   std::int64_t save_every = 0;  ///< ... and every so many steps
   std::string resume;           ///< checkpoint to go on from
-  std::string log;              ///< CSV with one line a step; a resumed run appends to it
+  /// Weights to start from instead of random ones, under Hugging Face's names in one safetensors file, f32, bf16 or
+  /// f16; the optimiser starts fresh. Without lm_head.weight the head starts as a copy of the embedding. Not with
+  /// `resume`.
+  std::string init;
+  std::string log;  ///< CSV with one line a step; a resumed run appends to it
 
   std::string prompt = "The ";      ///< what the sample begins with
   std::int64_t sample_bytes = 400;  ///< 0: no sample
@@ -95,5 +100,9 @@ std::string format(const FusionSavings& savings);
 
 /// The configuration that `coda train` stored in a checkpoint. Throws Error(io) where there is none.
 LlamaConfig checkpoint_config(const std::string& path);
+
+/// The configuration of weights to start from: in the file's metadata, as `coda train` stores it, or else in the
+/// config.json beside it. Throws Error(io) where there is neither, Error(unsupported) where it isn't a plain Llama.
+LlamaConfig pretrained_config(const std::string& path);
 
 }  // namespace coda

@@ -17,6 +17,7 @@
 #include "model/generate.hpp"
 #include "model/llama.hpp"
 #include "model/optimizer.hpp"
+#include "model/pretrained.hpp"
 #include "model/savings.hpp"
 
 namespace coda {
@@ -58,6 +59,7 @@ void check(const TrainOptions& o) {
     if (n < 0) refuse(fmt::format("{} is {}, expected 0 or more", name, n));
   }
   positive("validation_batches", o.validation_batches);
+  if (!o.resume.empty() && !o.init.empty()) refuse("both resume and init are given, expected one of them at most");
   if (o.save_every > 0 && o.save.empty()) refuse("save_every needs the name of a checkpoint to save");
 }
 
@@ -102,7 +104,11 @@ class Run {
                                       : model::load_checkpoint(options.resume, config, identity_)),
         gradients_(config),
         model_(config, options.batch, options.sequence) {
-    if (o_.resume.empty()) model::initialise(state_.parameters, o_.seed);
+    if (!o_.init.empty()) {
+      state_.parameters = model::load_weights(o_.init, config);
+    } else if (o_.resume.empty()) {
+      model::initialise(state_.parameters, o_.seed);
+    }
     if (o_.steps > 0 && state_.step >= o_.steps) {
       throw Error(ErrorKind::value,
                   fmt::format("train: the checkpoint {} is after step {}, and the run ends after step "
@@ -146,8 +152,8 @@ class Run {
       // Two lines of context are enough for a sample, and every byte of it takes a forward pass.
       const std::int64_t context = std::min<std::int64_t>(o_.sequence, 128);
       model::Llama one(result.model, 1, context);
-      result.sample = model::generate(one, state_.parameters, o_.prompt, o_.sample_bytes, context, o_.temperature,
-                                      o_.seed);
+      result.sample =
+          model::generate(one, state_.parameters, o_.prompt, o_.sample_bytes, context, o_.temperature, o_.seed);
     }
     if (o_.compare_steps > 0) {
       result.savings =
@@ -244,7 +250,8 @@ class Run {
 TrainResult train(const TrainOptions& options, const TrainCallback& progress) {
   check(options);
   LlamaConfig config = options.model.value_or(LlamaConfig{});
-  if (!options.resume.empty() && !options.model) config = checkpoint_config(options.resume);
+  if (!options.model && !options.resume.empty()) config = checkpoint_config(options.resume);
+  if (!options.model && !options.init.empty()) config = pretrained_config(options.init);
   if (config.vocabulary != io::TextData::vocabulary) {
     throw Error(ErrorKind::value, fmt::format("train: the model's vocabulary is {}, expected {}: tokens are bytes",
                                               config.vocabulary, io::TextData::vocabulary));

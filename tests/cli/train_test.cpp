@@ -40,6 +40,18 @@ TEST(Train, ShowsAFallingLossAndWritesItsLogAndCheckpoint) {
   EXPECT_EQ(json_of(more)["first_step"], 13);
 }
 
+TEST(Train, StartsFromWeights) {
+  const Directory d;
+  const std::string data = "train --steps 2 --json --data " + d.write("text", prose()), save = d.file("model");
+  ASSERT_EQ(coda_command(data + small + "--save " + save).code, 0);
+  const Said said = coda_command(data + " --batch 2 --sequence 32 --sample-bytes 0 --compare-steps 0 --init " + save);
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(json_of(said)["first_step"], 1);
+  EXPECT_EQ(json_of(said)["model"]["width"], 32) << "the file knows its sizes";
+  expect_failure(coda_command(data + " --init " + d.file("absent")), "absent");
+  expect_usage_error(coda_command(data + " --init " + save + " --resume " + save), "not both");
+}
+
 TEST(Train, RefusesUnfitData) {
   const Directory d;
   expect_failure(coda_command("train --steps 1 --data " + d.file("absent")), "absent");
