@@ -56,6 +56,16 @@ int main(int argc, char** argv) {
   add_compile(app, action);
 
   try {
+    // CLI11 would say that a command is missing, not which word isn't one.
+    if (argc > 1 && argv[1][0] != '-') {
+      std::string names;
+      bool known = false;
+      for (const CLI::App* sub : app.get_subcommands({})) {
+        known = known || sub->get_name() == argv[1];
+        names += (names.empty() ? "" : ", ") + sub->get_name();
+      }
+      if (!known) throw UsageError(fmt::format("no command '{}'; there are {}\nRun coda --help for examples.", argv[1], names));
+    }
     app.parse(argc, argv);
     return finish_output(action());
   } catch (const CLI::ParseError& e) {

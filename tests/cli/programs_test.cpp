@@ -26,7 +26,7 @@ TEST(Command, SaysItsVersion) {
 
 TEST(Command, WrongUseIsExitCode2) {
   expect_usage_error(coda_command(""), "subcommand");
-  expect_usage_error(coda_command("frobnicate"), "");
+  expect_usage_error(coda_command("frobnicate"), "'frobnicate'");
   expect_usage_error(coda_command("check"), "FILE");
   expect_usage_error(coda_command("print linear --no-such-option"), "--no-such-option");
   expect_usage_error(coda_command("explain linear --extents M=1,N=two,K=3"), "'two'");
