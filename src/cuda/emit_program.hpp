@@ -93,7 +93,8 @@ struct Analysis {
 
 /// Whether `v` is 0 past the matrix's last column (over n) or row (over m), as it stands in the registers there: a sum then
 /// needs no predicate. TMA fills what lies outside A, B and the tile operands with zeros, direct loads do the same. A
-/// value that depends on anything else than these and constants counts as unknown.
+/// value that depends on anything else than these and constants counts as unknown. What is infinite or NaN in A or B makes
+/// the product NaN outside too: a ragged tile's sum over such a row or column is then NaN where it could be infinite.
 bool vanishes_outside(const Analysis&, ValueId v, Over::Kind over);
 
 const char* tag_of(DType);  ///< "bf16", "i64_": the device header's name of an element type

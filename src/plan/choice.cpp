@@ -23,7 +23,7 @@ constexpr double memory_bytes = 2600;      // bytes a cycle of the whole device:
 // with fewer cycles is the better guess, since it also wins while the card is cool: the slope is a little under that.
 double power_of_traffic(double ratio) { return ratio > 1 ? 0.10 * (ratio - 1) + 0.35 * (ratio - 1) * (ratio - 1) : 0.10 * (ratio - 1); }
 constexpr double reference_traffic = 1.0 / 128 + 1.0 / 256;
-// Short products leave the card some air between tiles: at K = 2048 pp128x128 beat co128x256 by 1-2 % sustained, at 4096
+// Short products leave the card some air between tiles: at K = 2048 pp128x128 beat co128x256 by 0.4-2 % sustained, at 4096
 // they were even, at 6144 and 14336 it lost 3-6 %.
 double share_of_power(std::int64_t k) { return std::clamp(double(k) / 4096, 0.5, 1.0); }
 constexpr double no_cluster = 1.02;        // clusters of two gain 1-4 % sustained
@@ -160,7 +160,7 @@ namespace {
 //   operands       pingpong: 8 KiB of them ahead for a warpgroup and no more, before more stages of the main loop than
 //                  160 KiB: residual_norm pp128x128 s5_e16x2p4 1.042, s6_e16x1p4 1.161; norm_backward 8B qkv s5_e16x2p2
 //                  1.068, s5_e16x2p3 1.115, s4_e16x2p4 1.193; swiglu_backward 8B s4_e16x2p2 1.065, s4_e16x1p3 1.084
-//                  (h200_sweeps.csv). All of a tile prefetched into the L2 early cost 2-10 % more.
+//                  (h200_sweeps.csv). All of a tile prefetched into the L2 early cost 1-10 % more.
 //                  cooperative, whose epilogues nothing hides: 48 columns of them, in wide chunks: at equal clocks
 //                  residual_norm co128x256 s3_e32x2p3 1.035, s3_e16x2p4 1.050; norm_backward s3_e32x1p2 1.039,
 //                  s3_e16x2p4 1.050
