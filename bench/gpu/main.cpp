@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   app.add_option("--configurations", o.configurations, "time so many configurations of each case, likeliest first");
   app.add_option("--tiles", o.tiles, "of the configurations only those whose name contains one of these: co128x256_c21,pp128x128");
   app.add_flag("--pipelines", o.pipelines, "count every chunk and buffer depth of a tile among the configurations");
+  app.add_option("--passes", o.passes, "go through a case's configurations so many times: the first one measured in a process reads high");
   app.add_flag("--tune", o.tune, "tune each case first");
   app.add_flag("--no-unfused", no_unfused, "leave the unfused sequence out");
   app.add_flag("--no-overlap", no_overlap, "launch without programmatic dependent launch");

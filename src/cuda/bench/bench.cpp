@@ -121,6 +121,9 @@ void bench_case(const BenchCase& c, const BenchOptions& o, const Passes& passes,
         try { Kernel(program, {.config = name}).prepare(sets[0]->slots()); } catch (const Error&) {}  // timed below: reported there
       }));
   }
+  const std::size_t distinct = names.size();
+  for (int pass = 1; pass < o.passes; ++pass)
+    for (std::size_t i = 0; i < distinct; ++i) names.push_back(names[i]);
   for (const std::string& name : names) {
     BenchRow row;
     row.what = c;

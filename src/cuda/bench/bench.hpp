@@ -45,6 +45,7 @@ struct BenchOptions {
   int configurations = 1;      ///< time so many, in the cost model's order
   std::string tiles;           ///< ... but only those whose name contains one of these, separated by commas
   bool pipelines = false;      ///< ... and count each one's other chunks and buffer depths among them, but no splits of K
+  int passes = 1;              ///< go through them so many times: the first one measured reads high
   bool tune = false;
   bool unfused = true;
   bool overlap_launches = true;
