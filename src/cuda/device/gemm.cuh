@@ -217,12 +217,11 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
   const Walk<C> walk(p);
   const int k_blocks = (p.K + G::K_ELEMENTS - 1) / G::K_ELEMENTS, step = gridDim.x / G::CLUSTER;
 
-  // wgmma descriptors: 128-byte swizzle, 1024 bytes between groups of 8 rows. In a cluster the shared-window address
-  // carries the block's rank above bit 23: masked, or it lands in the leading-offset field and MN-major operands read NaN.
-  constexpr u64 flags = (1ull << 62) | (64ull << 32);
-  constexpr u64 a_flags = flags | (u64)(C::A_MN ? 8192 / 16 : 1) << 16, b_flags = flags | (u64)(C::B_MN ? 8192 / 16 : 1) << 16;
-  // Opaque: the compiler would look the block's rank up again for every k-block.
-  const u32 a_lo = opaque(((smem + (C::PINGPONG ? 0 : w * G::ROWS * 128)) & 0x3ffff) >> 4), b_lo = opaque(((smem + C::STAGES * G::A_BYTES) & 0x3ffff) >> 4);
+  // Low words of wgmma descriptors: the address, and the leading offset (MN-major: 8192 bytes) from bit 16 on, in 16-byte units. In
+  // a cluster the shared-window address carries the block's rank above bit 23: masked, or it lands in the leading offset and
+  // MN-major operands read NaN. Opaque: the compiler would look the block's rank up again for every k-block.
+  const u32 a_lo = opaque((((smem + (C::PINGPONG ? 0 : w * G::ROWS * 128)) & 0x3ffff) >> 4) + ((C::A_MN ? 8192 / 16 : 1) << 16));
+  const u32 b_lo = opaque((((smem + C::STAGES * G::A_BYTES) & 0x3ffff) >> 4) + ((C::B_MN ? 8192 / 16 : 1) << 16));
   constexpr int A_STEP = C::A_MN ? 128 : 2, B_STEP = C::B_MN ? 128 : 2;    // a quarter of a k-block, in 16-byte units
   constexpr int SECOND = (C::B_MN ? C::N1 / 64 * 8192 : C::N1 * 128) / 16;
 
@@ -256,7 +255,7 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
       for (int k = 0; k < 4; k++) {
         #pragma unroll
         for (int i = 0; i < G::BLOCKS; i++) {
-          const u64 da = a_flags | (a + k * A_STEP + i * (8192 / 16)), db = b_flags | (b + k * B_STEP);
+          const u32 da = a + k * A_STEP + i * (8192 / 16), db = b + k * B_STEP;
           wgmma<C::N1, C::A_MN, C::B_MN>(acc[i], da, db, k > 0 ? 1 : keep);
           if constexpr (G::N2 > 0) wgmma<G::N2, C::A_MN, C::B_MN>(acc[i] + C::N1 / 2, da, db + SECOND, k > 0 ? 1 : keep);
         }
