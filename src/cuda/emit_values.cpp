@@ -180,7 +180,7 @@ std::string definitions_of(const std::set<Op>& ops) {
     if (wanted.count(identifier_of(l->op)) == 0) continue;
     replace_words(formula_of(l->op), [&](std::string w) {
       for (const OpLine& other : op_lines)
-        if (identifier_of(other.op) == w && !substitutes(other.op)) wanted.insert(w);
+        if (identifier_of(other.op) == w && !formula_of(other.op).starts_with(w + "(")) wanted.insert(w);  // not maths.cuh's own
       return w;
     });
   }
@@ -395,9 +395,9 @@ std::string elementwise_text(const Program& p, const Node& n, const std::functio
   // A remainder of what is never negative by a constant: one instruction for powers of two.
   if (n.op == Op::mod && p.node(n.args[1]).op == Op::constant && p.node(n.args[1]).number > 0 && not_negative(p, n.args[0]))
     return fmt::format("int(u32({}) % {}u)", bare(args[0]), args[1]);
-  const bool call = is_call(formula);
+  const bool call = is_call(formula), plain = call && formula.find_first_of("+-*/?<") == std::string::npos;  // arguments stand alone
   const std::string s = replace_words(formula, [&](std::string w) {
-    return w.size() == 1 && w[0] >= 'x' && w[0] <= 'z' ? call ? bare(args[w[0] - 'x']) : args[w[0] - 'x'] : w;
+    return w.size() == 1 && w[0] >= 'x' && w[0] <= 'z' ? plain ? bare(args[w[0] - 'x']) : args[w[0] - 'x'] : w;
   });
   return call ? s : "(" + s + ")";
 }

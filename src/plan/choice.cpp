@@ -169,7 +169,7 @@ std::vector<Config> pipelines_of(Config c, const Demand& demand) {
   const bool plain = !loads && demand.pair_run == 0 && demand.segment == 0, cooperative = c.schedule == Schedule::cooperative;
   using Shape = std::pair<int, int>;  // chunk, staging
   const std::initializer_list<Shape> wide = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {16, 2}, {16, 1}}, narrow = {{16, 1}, {16, 2}, {32, 1}, {32, 2}, {64, 1}, {64, 2}},
-                                     fed = {{16, 2}, {32, 1}, {16, 1}, {32, 2}, {64, 1}, {64, 2}}, fed_wide = {{32, 2}, {32, 1}, {16, 2}, {16, 1}, {64, 1}, {64, 2}};
+                                     fed = {{32, 1}, {16, 1}, {16, 2}, {32, 2}, {64, 1}, {64, 2}}, fed_wide = {{32, 2}, {32, 1}, {16, 2}, {16, 1}, {64, 1}, {64, 2}};
   std::vector<Config> all;
   for (auto [chunk, staging] : plain ? wide : loads ? (cooperative ? fed_wide : fed) : narrow)
     for (int i = 0; i < 3; ++i) {
@@ -182,7 +182,7 @@ std::vector<Config> pipelines_of(Config c, const Demand& demand) {
     }
   const int enough = loads ? std::max(3, 163840 / ((c.bm + c.bn) * 128)) : 6;
   const auto ahead = [&](const Config& x) {
-    return !loads ? 0 : cooperative ? std::min(x.prefetch * x.chunk, 48) : std::min(x.prefetch * shared_layout(x, demand).operand_slot, 8192);
+    return !loads ? 0 : cooperative ? std::min(x.prefetch * x.chunk, 48) : std::min(x.prefetch * shared_layout(x, demand).operand_slot, 16384);
   };
   const auto rank = [&](const Config& x) { return std::pair(-std::min(x.stages, enough), -ahead(x)); };
   std::stable_sort(all.begin(), all.end(), [&](const Config& a, const Config& b) { return rank(a) < rank(b); });

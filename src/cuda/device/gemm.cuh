@@ -125,12 +125,14 @@ DEV void produce(const P& p, const TensorMap* ta, const TensorMap* tb, u32 sA, u
       const int local = i * (C::B_MN ? 64 : C::B_BOX), part = local / Tile<C>::COLUMNS;
       b_rows[i] = Tile<C>::column(part, p0 + local - part * Tile<C>::COLUMNS, p.N);
     }
+    // Tile after tile K runs up and down: what a tile reads last is in the L2 when the next of its band starts with it.
+    const int k_step = u / (gridDim.x / G::CLUSTER) & 1 ? -G::K_ELEMENTS : G::K_ELEMENTS;
+    int k = (k_step > 0 ? unit.k0 : unit.k1 - 1) * G::K_ELEMENTS;
     #pragma unroll 1
-    for (int kb = unit.k0; kb < unit.k1; kb++) {
+    for (int left = unit.k1 - unit.k0; left > 0; left--, k += k_step) {
       mbar_wait(empty + 8 * stage, phase);
       const u32 bar = full + 8 * stage, a = sA + stage * G::A_BYTES, b = sB + stage * G::B_BYTES;
       mbar_expect(bar, G::A_BYTES + G::B_BYTES);
-      const int k = kb * G::K_ELEMENTS;
       const int a_part = SHARE_A ? rank * G::A_BOX : 0, b_part = SHARE_B && C::B_MN ? rank * G::B_BOX : 0;
       if constexpr (C::A_MN) {
         #pragma unroll

@@ -29,8 +29,7 @@ struct Params {
 
 struct Maps { const TensorMap &A, &B, &z_0, &z_1, &y; };
 
-DEV float sigmoid(float x) { return ratio(select(x < 0, exp(-abs(x)), real(1)), 1 + exp(-abs(x))); }
-DEV float silu(float x) { return maximum(x, -1024) * sigmoid(x); }
+DEV float silu(float x) { return ratio(maximum(x, -1024), 1 + exp(-x)); }
 
 struct Epilogue {
   static constexpr int LOADED = 0;         // bytes of tile operands a chunk
