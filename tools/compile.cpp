@@ -13,6 +13,7 @@ namespace {
 struct Options : ProgramOptions {
   bool all = false;
   std::string arch = "sm_90a";
+  std::string config;
   std::size_t most = 3;
   int max_spill = -1;
   bool json = false;
@@ -27,12 +28,14 @@ Json to_json(const std::string& label, const cuda::CompileRow& r) {
           {"spill_store_bytes", r.usage.spill_store_bytes},
           {"spill_load_bytes", r.usage.spill_load_bytes},
           {"stack_bytes", r.usage.stack_bytes},
+          {"serialised", r.usage.serialised},
           {"shared_bytes", r.shared_bytes + r.usage.static_shared_bytes},
           {"code_bytes", r.code_bytes}};
 }
 
 int compile_programs(const Options& o) {
   if (o.all != o.file.empty()) throw UsageError("give a FILE or --all");
+  if (o.all && !o.config.empty()) throw UsageError("--config is of one FILE, not of --all");
   const std::vector<Case> cases = o.all ? standard_programs_alone(o) : std::vector<Case>{case_of(o)};
   Json json = Json::array();
   Table table({"program", "configuration", "seconds", "registers", "spilled", "shared", "code"});
@@ -43,13 +46,17 @@ int compile_programs(const Options& o) {
   for (const Case& c : cases) {
     progress.show(fmt::format("compiling {} of {}: {}", ++done, cases.size(), c.label));
     try {
-      for (const cuda::CompileRow& r : cuda::compile_report(c.program, o.arch, o.most)) {
+      const auto compiled = o.config.empty() ? cuda::compile_report(c.program, o.arch, o.most)
+                                             : std::vector{cuda::compile_report_of(c.program, o.config)};
+      for (const cuda::CompileRow& r : compiled) {
         const int spilled = std::max(r.usage.spill_store_bytes, r.usage.spill_load_bytes);
         table.row({c.label, r.config, fmt::format("{:.2f}", r.seconds), std::to_string(r.usage.registers),
                    fmt::format("{} B", spilled), fmt::format("{} B", r.shared_bytes + r.usage.static_shared_bytes),
                    fmt::format("{} B", r.code_bytes)});
         json.push_back(to_json(c.label, r));
         slowest = std::max(slowest, r.seconds), total += r.seconds, ++kernels;
+        if (r.usage.serialised)
+          failures.push_back(fmt::format("{} in {}: the compiler serialises its products (C7514, C7517)", c.label, r.config));
         if (o.max_spill >= 0 && spilled > o.max_spill)
           failures.push_back(
               fmt::format("{} in {} spills {} bytes, more than {}", c.label, r.config, spilled, o.max_spill));
@@ -82,6 +89,7 @@ void add_compile(CLI::App& app, Action& action) {
   sub->add_flag("--all", o->all, "Every standard program");
   o->add_to(*sub, false);
   sub->add_option("--arch", o->arch, "GPU architecture")->capture_default_str();
+  sub->add_option("--config", o->config, "This configuration (coda emit FILE --list names them) instead of likely ones");
   sub->add_option("--most", o->most, "Configurations of a program, at most")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();

@@ -23,7 +23,7 @@ int emit_program(const Options& o) {
     if (!s.contains(name)) throw UsageError(fmt::format("--extents {}: {} is missing", o.extents, name));
   Problem problem;
   problem.m = s.at("M"), problem.n = s.at("N"), problem.k = s.at("K");
-  problem.tile_bytes = tile_traffic(p);
+  problem.tile_bytes = tile_traffic(p), problem.tile_cycles = tile_work(p);
   const bool two_pass = o.config.starts_with(two_pass_prefix) || why_two_pass(p, problem);
   const Demand demand = two_pass ? demand_of(product_alone(p)) : demand_of(p);
   if (two_pass) problem = product_problem(problem);

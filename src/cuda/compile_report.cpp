@@ -44,4 +44,18 @@ std::vector<CompileRow> compile_report(const Program& p, const std::string& arch
   return rows;
 }
 
+CompileRow compile_report_of(const Program& p, const std::string& config) {
+  for (const Major a : {Major::k, Major::mn})
+    for (const Major b : {Major::k, Major::mn}) {
+      const Problem problem{.m = 8192, .n = 24576, .k = 4096, .a_major = a, .b_major = b, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
+      if (why_two_pass(p, problem)) continue;
+      const auto plan = find_plan(config, demand_of(p), problem);
+      if (!plan) continue;
+      const Emitted kernel = emit(p, plan->config);
+      const Compiled c = compile_fresh(kernel, {.architecture = "sm_90a", .defines = {}});
+      return {p.name, config, c.seconds, c.usage, kernel.shared_bytes, c.code.size()};
+    }
+  throw Error(ErrorKind::value, fmt::format("program {} has no configuration named {}; `coda emit {} --list` names those it has", p.name, config, p.name));
+}
+
 }  // namespace coda::cuda

@@ -298,9 +298,9 @@ Demand Analysis::demand() const {
     else if (r.over.kind == Over::Kind::m)
       d.column_values += r.floats() * (unit == Unit::far ? instances(r.width) : r.width == Width::twice ? 2 : 1);
   }
-  // Beside 192 accumulators the compiler spilled 450-520 bytes of per-head norms and 150-200 of tables read an element at
-  // a time, as adjacent pairs do, or beside tile operands (rope_backward); up to 64 elsewhere.
-  d.crowded = d.segment > 0;
+  // Beside 192 accumulators the compiler spilled 450-520 bytes of several results of segments and 150-200 of tables read an
+  // element at a time, as adjacent pairs do, or beside tile operands (rope_backward); up to 64 elsewhere.
+  d.crowded = std::count_if(reductions.begin(), reductions.end(), [](const Reduction& r) { return r.over.kind == Over::Kind::segment; }) > 1;
   for (const Node& n : program.nodes)
     if (n.op == Op::lookup && (unit == Unit::adjacent || !loads.empty()) && program.node(n.args[0]).type.rows) d.crowded = true;
   for (const Box& b : stores) d.staged.push_back(b.column_bytes());

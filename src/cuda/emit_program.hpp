@@ -97,6 +97,10 @@ struct Analysis {
 /// the product NaN outside too: a ragged tile's sum over such a row or column is then NaN where it could be infinite.
 bool vanishes_outside(const Analysis&, ValueId v, Over::Kind over);
 
+/// For each node the condition, of columns alone, outside which nothing wants its value (the first arm of a `where`); or
+/// no_value.
+std::vector<ValueId> guards_of(const Analysis&);
+
 const char* tag_of(DType);  ///< "bf16", "i64_": the device header's name of an element type
 
 }  // namespace coda::emission

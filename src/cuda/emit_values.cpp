@@ -402,7 +402,23 @@ std::string elementwise_text(const Program& p, const Node& n, const std::functio
   return call ? s : "(" + s + ")";
 }
 
-std::string Writer::lookup(const Node& n, int instance) {
+/// "… : is it true in any column of this step that this thread has?", worked out before the loop over its elements.
+std::string Writer::wanted(ValueId condition) {
+  if (const auto known = wanted_.find(condition); known != wanted_.end()) return known->second;
+  std::string any;
+  for (int k = 0; k < a_.instances(Width::full); k++) {
+    const std::string element = hoist_column(condition, k);
+    any += fmt::format("{}{}[j]", k > 0 ? " || " : "", element.substr(0, element.find('[')));
+  }
+  const std::string& of = a_.names[static_cast<std::size_t>(condition)];
+  const std::string name = unique(of.empty() ? fmt::format("wanted{}", condition) : of + "_wanted");
+  arrays_.push_back(fmt::format("bool {} = false;", name));
+  arrays_.push_back("#pragma unroll");
+  arrays_.push_back(fmt::format("for (int j = 0; j < {}; j++) {} = {} || {};", a_.unit == Unit::adjacent ? "E / 4" : "E / 2", name, name, any));
+  return wanted_[condition] = name;
+}
+
+std::string Writer::lookup(const Node& n, ValueId v, int instance) {
   const Operand& o = a_.program.operands[static_cast<std::size_t>(n.index)];
   const int slot = a_.operand_slot(n.index);
   const std::string tag = tag_of(o.dtype);
@@ -418,6 +434,8 @@ std::string Writer::lookup(const Node& n, int instance) {
   else
     row = fmt::format("table_row({}(), {}, {}, {}, {})", tag, page_.field(Field::Kind::pointer, slot),
                       page_.field(Field::Kind::extent0, slot), page_.field(Field::Kind::stride0, slot), bare(value(n.args[0], instance)));
+  if (level_ == Level::element && columns_ != nullptr && table2 && row_type.rows && guards_[static_cast<std::size_t>(v)] != no_value)
+    row = fmt::format("({} ? {} : nullptr)", wanted(guards_[static_cast<std::size_t>(v)]), row);
   const std::string at = bare(value(index, instance));
   const bool loop = level_ == Level::element || level_ == Level::columns;
   if (loop && dense && a_.unit != Unit::adjacent && even_pairs(a_.program, index)) {
@@ -500,7 +518,7 @@ std::string Writer::value(ValueId v, int instance) {
       if (n.type.kind == ValueKind::integer) s = w == Width::full ? value(n.args[static_cast<std::size_t>(instance)], 0)
                                                                   : value(n.args[static_cast<std::size_t>(instance % 2)], instance / 2);
       break;
-    case Op::lookup: s = lookup(n, instance); break;
+    case Op::lookup: s = lookup(n, v, instance); break;
     case Op::round_to: s = fmt::format("round_to({}(), {})", tag_of(n.dtype), bare(real(n.args[0], instance))); break;
     case Op::reduce_sum: case Op::reduce_max: case Op::softmax_max: case Op::softmax_sum: case Op::pick: {
       if (n.over.kind != Over::Kind::segment)

@@ -60,7 +60,10 @@ class Writer {
   Writer(Page& page, Level level, std::string row_index = "r.m");
 
   /// What depends on the column alone goes to this writer, of level columns, and is read from arrays.
-  void hoist_columns_to(Writer* columns) { columns_ = columns; }
+  void hoist_columns_to(Writer* columns) {
+    columns_ = columns;
+    guards_ = guards_of(a_);
+  }
   /// Declarations of arrays that must stand before the loop.
   const std::vector<std::string>& arrays() const { return arrays_; }
 
@@ -100,7 +103,8 @@ class Writer {
 
  private:
   std::string leaf_operand(const Node& n, ValueId v, int instance);
-  std::string lookup(const Node& n, int instance);
+  std::string lookup(const Node& n, ValueId v, int instance);
+  std::string wanted(ValueId condition);
   std::string elementwise(const Node& n, int instance);
   std::string promoted(ValueId v, int instance, bool to_real);
   std::string hoist_column(ValueId v, int instance);
@@ -116,6 +120,8 @@ class Writer {
   ValueId defining_ = no_value;
   std::vector<std::string> arrays_;
   std::map<std::pair<ValueId, int>, std::string> hoisted_;
+  std::map<ValueId, std::string> wanted_;  // names by condition
+  std::vector<ValueId> guards_;            // see guards_of; filled where columns are hoisted
   std::vector<std::string> lines_;
   std::set<std::string> taken_;
   bool uses_column_[2] = {false, false}, uses_pair_ = false, uses_inside_ = false, uses_left_ = false;

@@ -28,7 +28,7 @@ constexpr double reference_traffic = 1.0 / 128 + 1.0 / 256;
 double share_of_power(std::int64_t k) { return std::clamp(double(k) / 4096, 0.5, 1.0); }
 constexpr double no_cluster = 1.02;        // clusters of two gain 1-4 % sustained
 constexpr double three_warpgroups = 1.02;  // 192 x 256 measured 1.01 where the model has 0.99
-constexpr double crowded = 1.03;           // column results or segments beside more than 128 accumulators a thread
+constexpr double crowded = 1.03;           // column results beside more than 128 accumulators a thread
 constexpr double split_doubt = 1.05;       // a split has to promise something before it is preferred
 constexpr double split_unmeasured = 0.06;  // ... and more where whole rounds come before it: never timed
 
@@ -39,7 +39,8 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 std::vector<Config> shapes() {
   std::vector<Config> all;
   auto add = [&](Schedule s, int bm, int bn, int warpgroups) {
-    for (auto [cm, cn] : {std::pair(2, 1), std::pair(1, 2), std::pair(1, 1)}) {
+    // Clusters along the shorter side of the tile first: they share its longer side's loads.
+    for (auto [cm, cn] : {bm > bn ? std::pair(1, 2) : std::pair(2, 1), bm > bn ? std::pair(2, 1) : std::pair(1, 2), std::pair(1, 1)}) {
       Config c;
       c.schedule = s;
       c.bm = bm;
@@ -148,7 +149,7 @@ double estimate(const Plan& plan, const Demand& demand, const Problem& problem) 
   const double utilisation = std::min(1.0, c.useful / c.total);
   return c.total * (1 + utilisation * share_of_power(problem.k) * power_of_traffic(traffic)) * (plan.config.cluster() == 1 ? 1 + (no_cluster - 1) * utilisation : 1) *
          (plan.config.warpgroups == 3 ? three_warpgroups : 1) *
-         ((demand.column_values > 0 || demand.segment > 0) && plan.config.warpgroup_rows() / 64 * plan.config.bn / 2 > 128 ? crowded : 1);
+         (demand.column_values > 0 && plan.config.warpgroup_rows() / 64 * plan.config.bn / 2 > 128 ? crowded : 1);
 }
 
 namespace {

@@ -76,14 +76,17 @@ std::vector<double> time_equal(int device, const std::vector<Enqueue>& sides, in
 }
 
 // Host microseconds of a launch, on a stream that never fills, from a thread whose context is current, as a framework's is.
+/// The median launch, once the caches hold its path: the first few after each wait for the GPU aren't counted.
 double launch_cost(const Kernel& kernel, Slots slots, int device) {
   OwnedStream stream(device);
   ContextScope scope(device);
   std::vector<double> times;
   for (int round = 0; round < 5; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < 20; ++i) kernel.launch(slots, static_cast<Stream>(stream));
-    times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 20);
+    for (int i = 0; i < 20; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      kernel.launch(slots, static_cast<Stream>(stream));
+      if (i >= 4) times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    }
     CODA_CUDA(cuStreamSynchronize, static_cast<Stream>(stream));
   }
   return median(times);

@@ -58,7 +58,8 @@ template <class C> struct Walk {
   DEV void at(int tile, int& m, int& n) const {
     const int outer = raster ? tm : tn, inner = raster ? tn : tm;
     const int band = tile / (group * outer), first = band * group, r = tile - band * group * outer;
-    const int width = min(inner - first, group), q = r / width, i = first + r - q * width;
+    const int width = min(inner - first, group), i = first + r % width, along = r / width;
+    const int q = band & 1 ? outer - 1 - along : along;                    // back and forth: the next band starts with what the last ended with
     m = raster ? q : i;
     n = raster ? i : q;
   }
