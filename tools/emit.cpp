@@ -21,9 +21,7 @@ int emit_program(const Options& o) {
   const Sizes s = sizes(o.extents);
   for (const char* name : {"M", "N", "K"})
     if (!s.contains(name)) throw UsageError(fmt::format("--extents {}: {} is missing", o.extents, name));
-  Problem problem;
-  problem.m = s.at("M"), problem.n = s.at("N"), problem.k = s.at("K");
-  problem.tile_bytes = tile_traffic(p), problem.tile_cycles = tile_work(p);
+  Problem problem = problem_of(p, s.at("M"), s.at("N"), s.at("K"));
   const bool two_pass = o.config.starts_with(two_pass_prefix) || why_two_pass(p, problem);
   const Demand demand = two_pass ? demand_of(product_alone(p)) : demand_of(p);
   if (two_pass) problem = product_problem(problem);

@@ -36,7 +36,7 @@ int explain_program(const Options& o) {
       {"one_pass", "product, then one pass", &e.one_pass, false},
       {"eager", "product, then an operator at a time", &e.eager, false},
   };
-  const auto two_pass = why_two_pass(p, {.m = e.m, .n = e.n, .k = e.k, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)});
+  const auto two_pass = why_two_pass(p, problem_of(p, e.m, e.n, e.k));
   const double fused_bytes = static_cast<double>(total_bytes(e.fused));
 
   if (o.json) {

@@ -21,7 +21,7 @@ std::vector<CompileRow> compile_report(const Program& p, const std::string& arch
   std::set<std::string> seen;
   for (const Size s : {Size{8192, 24576, 4096}, Size{8192, 3072, 12288}, Size{512, 1536, 1536}, Size{8192, 1536, 1536}, Size{8192, 12288, 3072}}) {
     if (rows.size() >= most) break;
-    const Problem problem{.m = s.m, .n = s.n, .k = s.k, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
+    const Problem problem = problem_of(p, s.m, s.n, s.k);
     if (why_two_pass(p, problem)) {
       const Problem product = product_problem(problem);
       const Config config = choose(demand_of(product_alone(p)), product).config;
@@ -47,7 +47,7 @@ std::vector<CompileRow> compile_report(const Program& p, const std::string& arch
 CompileRow compile_report_of(const Program& p, const std::string& config) {
   for (const Major a : {Major::k, Major::mn})
     for (const Major b : {Major::k, Major::mn}) {
-      const Problem problem{.m = 8192, .n = 24576, .k = 4096, .a_major = a, .b_major = b, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
+      const Problem problem = problem_of(p, 8192, 24576, 4096, a, b);
       if (why_two_pass(p, problem)) continue;
       const auto plan = find_plan(config, demand_of(p), problem);
       if (!plan) continue;

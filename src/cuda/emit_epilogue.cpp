@@ -122,6 +122,7 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
     const std::string v = bare(w.real(r.argument, k));
     const std::string in = r.name + "_in" + (instances > 1 ? format("_{}", k) : "");
     const bool zero_outside = r.kind == Kind::sum && vanishes_outside(a_, r.argument, r.over.kind);
+    zeroed_ = zeroed_ || zero_outside;
     switch (r.over.kind) {
       case Over::Kind::n:
         if (const std::string index = r.kind == Kind::pick ? w.value(r.index) : ""; index.starts_with("r.") && a_.unit == Unit::single) {
@@ -321,11 +322,11 @@ std::string EpilogueWriter::write() {
   std::string s = format(
       "struct Epilogue {{\n"
       "  static constexpr int LOADED = {};         // bytes of tile operands a chunk\n"
-      "  static constexpr bool STAGED = {}, SEGMENTS = {}, ROWS = {}, COLUMNS = {}, TOTALS = {};\n"
+      "  static constexpr bool STAGED = {}, SEGMENTS = {}, ROWS = {}, COLUMNS = {}, TOTALS = {}, ZEROED = {};\n"
       "  static constexpr int CHUNK = Config::CHUNK, GROUP = Config::GROUP, E = GROUP / 2;\n"
       "  const Params& p;\n"
       "  const int warp, lane;\n",
-      loaded, !stores_.empty(), segmented, by_row, by_column, in_all);
+      loaded, !stores_.empty(), segmented, by_row, by_column, in_all, zeroed_);
   if (by_column) s += "  const u32 columns;                          // this warp's column results in shared memory\n";
   for (const Hoisted& h : page_.scalars) s += format("  {} {};\n", c_type(p_.node(h.value).type.kind), h.member);
   s += "  struct Row {\n    int m;\n";

@@ -62,6 +62,7 @@ class EpilogueWriter {
   const Config& c_;
   const Shape64& s_;
   std::vector<Placed> stores_, loads_;
+  bool zeroed_ = false;                      ///< a sum relies on zeros outside the matrix
   std::vector<std::string> arrays_, after_;  ///< of the group: declarations, and what follows its loop
 };
 

@@ -92,9 +92,9 @@ struct Analysis {
 };
 
 /// Whether `v` is 0 past the matrix's last column (over n) or row (over m), as it stands in the registers there: a sum then
-/// needs no predicate. TMA fills what lies outside A, B and the tile operands with zeros, direct loads do the same. A
-/// value that depends on anything else than these and constants counts as unknown. What is infinite or NaN in A or B makes
-/// the product NaN outside too: a ragged tile's sum over such a row or column is then NaN where it could be infinite.
+/// needs no predicate. TMA fills what lies outside the tile operands with zeros, direct loads do the same, and the kernel
+/// zeroes the accumulators there (Epilogue::ZEROED). A value that depends on anything else than these and constants counts
+/// as unknown.
 bool vanishes_outside(const Analysis&, ValueId v, Over::Kind over);
 
 /// For each node the condition, of columns alone, outside which nothing wants its value (the first arm of a `where`); or

@@ -1,4 +1,4 @@
-// Which sums need no predicate: a program's values where A, B and the operands are zeros.
+// Which sums need no predicate: a program's values where the product and the operands are zeros.
 #include "cuda/emit_program.hpp"
 #include "language/internal.hpp"
 

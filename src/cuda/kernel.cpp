@@ -119,7 +119,8 @@ Kernel::State::Call Kernel::State::examine(Slots slots) {
   if (c.empty) return c;
   const DeviceInfo& device = device_info(c.device);
   require_hopper(device);
-  c.problem = {.m = c.extents.m, .n = c.extents.n, .k = c.extents.k, .multiprocessors = device.multiprocessors, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
+  c.problem = problem_of(p, c.extents.m, c.extents.n, c.extents.k);
+  c.problem.multiprocessors = device.multiprocessors;
   const bool product = c.extents.m > 0 && c.extents.n > 0;
   if (product && c.extents.k > 0) {
     c.problem.a_major = major_of(p, c.slots, 0);

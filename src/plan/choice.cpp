@@ -141,6 +141,10 @@ double tile_work(const Program& p) {
   return cycles;
 }
 
+Problem problem_of(const Program& p, std::int64_t m, std::int64_t n, std::int64_t k, Major a_major, Major b_major) {
+  return {.m = m, .n = n, .k = k, .a_major = a_major, .b_major = b_major, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
+}
+
 Plan with_walk(const Config& config) { return {.config = config, .group = std::max(1, 2048 / (config.bm * config.cluster_m)), .raster = 0}; }
 
 double estimate(const Plan& plan, const Demand& demand, const Problem& problem) {

@@ -37,6 +37,9 @@ double tile_traffic(const Program& p);
 /// Cycles of one multiprocessor that a program's epilogue computes for each element of the product, at full rate.
 double tile_work(const Program& p);
 
+/// A program on these extents and layouts: what every choice for it starts from.
+Problem problem_of(const Program& p, std::int64_t m, std::int64_t n, std::int64_t k, Major a_major = Major::k, Major b_major = Major::k);
+
 /// Estimated multiprocessor cycles of a launch, weighted for the power that data movement costs (see choice.cpp). A plan
 /// is compared with another by it; it is no prediction of a time.
 double estimate(const Plan& plan, const Demand& demand, const Problem& problem);

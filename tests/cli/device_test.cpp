@@ -75,6 +75,17 @@ TEST(Compile, ReportsWhatTheCompilerMakesOfAKernel) {
   EXPECT_GT(json[0]["seconds"].get<double>(), 0);
 }
 
+TEST(Compile, TakesAConfigurationByName) {
+  if (const char* nvrtc = std::getenv("CODA_NVRTC"); !nvrtc || std::string(nvrtc) == "none")
+    GTEST_SKIP() << "no NVRTC on this machine (CODA_NVRTC)";
+  const auto json = json_of(coda_command("compile linear --config pp64x96_c21_s8_e32x2p2_kk --json"));
+  ASSERT_EQ(json.size(), 1u);
+  EXPECT_EQ(json[0]["config"], "pp64x96_c21_s8_e32x2p2_kk");
+  EXPECT_EQ(json[0]["serialised"], false);
+  expect_failure(coda_command("compile linear --config pp1x1"), "--list");
+  expect_usage_error(coda_command("compile --all --config pp64x96_c21_s8_e32x2p2_kk"), "--config");
+}
+
 TEST(Compile, RefusesAnotherArchitecture) { expect_failure(coda_command("compile linear --arch sm_80"), "sm_"); }
 
 }  // namespace

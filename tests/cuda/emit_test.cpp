@@ -220,6 +220,22 @@ TEST(Emit, PagesCompileWithoutSpillsOrSerialisedProducts) {
   }
 }
 
+// Table entries that only the first arm of a `where` wants are loaded where its condition holds.
+TEST(Emit, TablesAreReadWhereAColumnWantsThem) {
+  EXPECT_NE(emitted(load_program("norm_rope"), pingpong).source.find(" ? r.cos_row : nullptr"), std::string::npos);
+  const auto guarded = [](const std::string& body) {
+    const Program p = parse("program p\n  gemm A: bf16[M, K], B: bf16[N, K]\n  in place: i64[M]\n  in t: f32[P, Q]\n  in limit: i32[]\n  c = lookup(t, place, col)\n" + body);
+    return emitted(p, cooperative).source.find(": nullptr") != std::string::npos;
+  };
+  EXPECT_TRUE(guarded("  out y: f32[M, N] = where(col < limit, acc * c, acc)\n"));
+  EXPECT_TRUE(guarded("  w = col < limit\n  out y: f32[M, N] = 2 * where(w, acc * c, acc) + where(w, c, 0)\n"));
+  EXPECT_FALSE(guarded("  out y: f32[M, N] = where(col < limit, acc, acc * c)\n")) << "the other arm";
+  EXPECT_FALSE(guarded("  out y: f32[M, N] = where(col < limit, acc * c, c)\n")) << "both";
+  EXPECT_FALSE(guarded("  out y: f32[M, N] = where(row < limit, acc * c, acc)\n")) << "a condition of rows";
+  EXPECT_FALSE(guarded("  out y: f32[M, N] = where(c < limit, acc * c, acc)\n")) << "the condition's own";
+  EXPECT_FALSE(guarded("  out y: f32[M, N] = where(col < limit, acc * c, acc)\n  finish s: f32[M] = sum(c, over n)\n")) << "a result of its own";
+}
+
 // A sum needs no predicate where what it adds is 0 outside the matrix.
 TEST(Emit, PredicatesStandOnlyWhereSomethingIsAdded) {
   const auto guarded = [](const std::string& body, const char* predicate) {

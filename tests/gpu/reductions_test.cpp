@@ -72,6 +72,23 @@ HostTensor result(const Program& p, const Problem& problem, std::string_view nam
   return arguments.tensor(name).download();
 }
 
+// Outside a ragged matrix the product of an infinity and what fills the tile is NaN, and must not get into a sum.
+TEST(Sums, are_infinite_beside_the_edge_of_a_matrix_with_an_infinity) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const char* sum : {"f32[M] = sum(acc, over n)", "f32[N] = sum(acc, over m)", "f32[M] = sum(acc * x, over n)", "f32[N] = sum(acc * x, over m)"}) {
+    const Program p = parse(std::string("program sums\n  gemm A: bf16[M, K], B: bf16[N, K]\n  in x: bf16[M, N]\n  finish s: ") + sum + "\n");
+    const bool rows = std::string_view(sum).starts_with("f32[M]");
+    const Problem problem(p, 100, 200, 8, 1, [&](const Slot& s, const Tensor& t) {
+      if (s.role == Slot::Role::output) return false;
+      for (std::int64_t i = 0; i < t.numel(); ++i) store(t, i, 1);
+      if (s.role == (rows ? Slot::Role::a : Slot::Role::b)) store(t, 5 * 8 + 3, infinity);
+      return true;
+    });
+    const HostTensor got = result(p, problem, "s");
+    for (std::int64_t i = 0; i < (rows ? 100 : 200); ++i) EXPECT_EQ(load(got, i), i == 5 ? infinity : rows ? 1600 : 800) << sum << ", " << i;
+  }
+}
+
 TEST(Picks, over_m_find_rows_on_both_sides_of_every_tile_boundary_and_give_NaN_out_of_range) {
   const Program p = parse("program rows\n  gemm A: bf16[M, K], B: bf16[N, K]\n  in chosen: i64[N]\n"
                           "  finish z: f32[N] = pick(acc, chosen, over m, -7)\n");

@@ -14,10 +14,6 @@
 namespace coda {
 namespace {
 
-Problem problem_of(const Program& p, std::int64_t m, std::int64_t n, std::int64_t k, Major a = Major::k, Major b = Major::k) {
-  return {.m = m, .n = n, .k = k, .a_major = a, .b_major = b, .direct = 0, .multiprocessors = 132, .tile_bytes = tile_traffic(p), .tile_cycles = tile_work(p)};
-}
-
 std::string tile_of(const Plan& p) {
   return fmt::format("{}{}x{}", p.config.schedule == Schedule::pingpong ? "pp" : "co", p.config.bm, p.config.bn);
 }

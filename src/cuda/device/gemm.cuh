@@ -212,6 +212,16 @@ DEV bool exchange_split(const P& p, const Walk<C>& walk, const Unit<C>& unit, u3
   return true;
 }
 
+/// A ragged tile's accumulators outside the matrix become 0, which they are anyway unless A or B holds an infinity.
+template <class C, int REGISTERS, class P> DEV void zero_outside(const P& p, float (&acc)[REGISTERS], int m, int p0, int lane) {
+  const int row = p.M - m - lane / 4, column = p.N / C::PARTS - p0 - 2 * (lane & 3);
+  #pragma unroll
+  for (int v = 0; v < REGISTERS; v++) {
+    const int l = v % (REGISTERS / C::PARTS);
+    if (8 * (l / 2 % 2) >= row || l / 4 * 8 + l % 2 >= column) acc[v] = 0.f;
+  }
+}
+
 /// A consumer warpgroup.
 template <class C, class E, class P, class Maps>
 DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 smem, u32 full, u32 empty, u32 operands_full, u32 operands_empty, u32 rank) {
@@ -297,6 +307,8 @@ DEV void consume(const P& p, const Maps& maps, int w, int warp, int lane, u32 sm
     for (int i = 0; i < G::BLOCKS; i++) {
       const int m = m0 + i * 64;
       if constexpr (G::BLOCKS > 1) e.begin_rows(m);
+      if constexpr (E::ZEROED)
+        if (m + 64 > p.M || p0 + Tile<C>::COLUMNS > p.N / C::PARTS) zero_outside<C>(p, acc[0], m + warp * 16, p0, lane);
       if constexpr (E::SEGMENTS) e.segments(acc[0], m, p0);
       #pragma unroll
       for (int s = 0; s < G::STEPS; s++) {

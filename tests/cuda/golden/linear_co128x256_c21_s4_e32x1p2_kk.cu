@@ -28,7 +28,7 @@ struct Maps { const TensorMap &A, &B, &y; };
 
 struct Epilogue {
   static constexpr int LOADED = 0;         // bytes of tile operands a chunk
-  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = false, COLUMNS = false, TOTALS = false;
+  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = false, COLUMNS = false, TOTALS = false, ZEROED = false;
   static constexpr int CHUNK = Config::CHUNK, GROUP = Config::GROUP, E = GROUP / 2;
   const Params& p;
   const int warp, lane;

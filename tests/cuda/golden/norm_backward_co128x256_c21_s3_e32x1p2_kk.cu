@@ -44,7 +44,7 @@ struct Maps { const TensorMap &A, &B, &x, &dresidual, &w, &dx, &h_; };
 
 struct Epilogue {
   static constexpr int LOADED = 8256;         // bytes of tile operands a chunk
-  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = false, COLUMNS = true, TOTALS = false;
+  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = false, COLUMNS = true, TOTALS = false, ZEROED = true;
   static constexpr int CHUNK = Config::CHUNK, GROUP = Config::GROUP, E = GROUP / 2;
   const Params& p;
   const int warp, lane;

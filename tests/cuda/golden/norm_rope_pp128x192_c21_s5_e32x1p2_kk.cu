@@ -46,7 +46,7 @@ struct Maps { const TensorMap &A, &B, &qkv_0, &qkv_1; };
 
 struct Epilogue {
   static constexpr int LOADED = 0;         // bytes of tile operands a chunk
-  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = false, COLUMNS = false, TOTALS = false;
+  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = false, COLUMNS = false, TOTALS = false, ZEROED = false;
   static constexpr int CHUNK = Config::CHUNK, GROUP = Config::GROUP, E = GROUP / 2;
   const Params& p;
   const int warp, lane;
@@ -78,16 +78,19 @@ struct Epilogue {
     float out_qkv_0[E];
     float out_qkv_1[E];
     bool column20_0[E / 2];
-    int column7_0[E / 2];
     bool column20_1[E / 2];
+    int column7_0[E / 2];
     #pragma unroll
     for (int j = 0; j < E / 2; j++) {
       const int n_0 = at.n[0] + 8 * (first + j / 2) + 2 * (lane & 3) + j % 2;
       const int n_1 = at.n[1] + 8 * (first + j / 2) + 2 * (lane & 3) + j % 2;
       column20_0[j] = n_0 < rotated;
-      column7_0[j] = int(u32(n_0) % 128u);
       column20_1[j] = n_1 < rotated;
+      column7_0[j] = int(u32(n_0) % 128u);
     }
+    bool wanted20 = false;
+    #pragma unroll
+    for (int j = 0; j < E / 2; j++) wanted20 = wanted20 || column20_0[j] || column20_1[j];
     float cos_pair[E];
     float sin_pair[E];
     #pragma unroll
@@ -96,11 +99,11 @@ struct Epilogue {
       const float z_0 = acc[i] * r.rstd;
       const float a = z_0;
       const int i_ = column7_0[i / 4 * 2 + i % 2];
-      if (i % 2 == 0) lookup2(f32(), r.cos_row, p.cos__extent1, i_, cos_pair[i], cos_pair[i + 1]);
+      if (i % 2 == 0) lookup2(f32(), (wanted20 ? r.cos_row : nullptr), p.cos__extent1, i_, cos_pair[i], cos_pair[i + 1]);
       const float c_ = cos_pair[i];
       const float z_1 = acc[Tile<Config>::COLUMNS / 2 + i] * r.rstd;
       const float b = z_1;
-      if (i % 2 == 0) lookup2(f32(), r.sin_row, p.sin__extent1, i_, sin_pair[i], sin_pair[i + 1]);
+      if (i % 2 == 0) lookup2(f32(), (wanted20 ? r.sin_row : nullptr), p.sin__extent1, i_, sin_pair[i], sin_pair[i + 1]);
       const float s = sin_pair[i];
       const float y_0 = (a * c_) - (b * s);
       out_qkv_0[i] = select(column20_0[i / 4 * 2 + i % 2], y_0, z_0);

@@ -33,7 +33,7 @@ DEV float silu(float x) { return ratio(maximum(x, -1024), 1 + exp(-x)); }
 
 struct Epilogue {
   static constexpr int LOADED = 0;         // bytes of tile operands a chunk
-  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = false, COLUMNS = false, TOTALS = false;
+  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = false, COLUMNS = false, TOTALS = false, ZEROED = false;
   static constexpr int CHUNK = Config::CHUNK, GROUP = Config::GROUP, E = GROUP / 2;
   const Params& p;
   const int warp, lane;

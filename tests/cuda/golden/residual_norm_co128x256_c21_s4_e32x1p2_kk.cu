@@ -39,7 +39,7 @@ struct Maps { const TensorMap &A, &B, &residual, &w, &x, &h_; };
 
 struct Epilogue {
   static constexpr int LOADED = 4160;         // bytes of tile operands a chunk
-  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = true, COLUMNS = false, TOTALS = false;
+  static constexpr bool STAGED = true, SEGMENTS = false, ROWS = true, COLUMNS = false, TOTALS = false, ZEROED = true;
   static constexpr int CHUNK = Config::CHUNK, GROUP = Config::GROUP, E = GROUP / 2;
   const Params& p;
   const int warp, lane;
