@@ -45,7 +45,7 @@ def main(source, unfused_source, target):
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_yticks(range(len(names)), names)
     axes.set_xlabel("time / cuBLAS's plain product, sustained (dots: shapes; markers: geometric means)")
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower right")
     figure.tight_layout()
     figure.savefig(target, dpi=110)
 
