@@ -32,6 +32,9 @@ struct Made {
   ValueKind kind = ValueKind::real;
 };
 
+/// Where a value of this type varies.
+Level level_of(const Type& t);
+
 /// Lowers nodes on demand. Scalars and rows are evaluated as they are lowered; columns are recorded as steps, or
 /// evaluated as well when the lowering is of the whole matrix (finish expressions); elements are recorded.
 class Lowering {
