@@ -47,7 +47,7 @@ int compile_programs(const Options& o) {
     progress.show(fmt::format("compiling {} of {}: {}", ++done, cases.size(), c.label));
     try {
       const auto compiled = o.config.empty() ? cuda::compile_report(c.program, o.arch, o.most)
-                                             : std::vector{cuda::compile_report_of(c.program, o.config)};
+                                             : cuda::compile_report_of(c.program, o.config, o.arch);
       for (const cuda::CompileRow& r : compiled) {
         const int spilled = std::max(r.usage.spill_store_bytes, r.usage.spill_load_bytes);
         table.row({c.label, r.config, fmt::format("{:.2f}", r.seconds), std::to_string(r.usage.registers),

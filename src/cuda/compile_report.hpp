@@ -23,7 +23,8 @@ struct CompileRow {
 /// for a small one: at most `most` different ones. Throws Error(unsupported) for another architecture than sm_90a.
 std::vector<CompileRow> compile_report(const Program& p, const std::string& architecture = "sm_90a", std::size_t most = 3);
 
-/// The same of one configuration, by its name ("pp128x192_c21_s4_e32x1p2_kk"); one that `p` hasn't is refused.
-CompileRow compile_report_of(const Program& p, const std::string& config);
+/// The same of one configuration, by its name ("pp128x192_c21_s4_e32x1p2_kk"; "two_pass_..." has a row for each pass). Throws
+/// Error(value) for a name that `p` hasn't on any of those products, Error(unsupported) for another architecture.
+std::vector<CompileRow> compile_report_of(const Program& p, const std::string& config, const std::string& architecture = "sm_90a");
 
 }  // namespace coda::cuda

@@ -162,10 +162,11 @@ namespace {
 // plain product (bench/results/h200_pipelines.csv):
 //   stores alone   wide chunks, a second staging slot: co128x256 at 4096 x 4096 e64x2 1.000, e64x1 1.006, e32x2 1.015
 //   pairs          narrow chunks, whose code is short and whose registers few: norm_swiglu e16x1 0.975, e32x1 0.993
-//   operands       pingpong: 8 KiB of them ahead for a warpgroup and no more, before more stages of the main loop than
-//                  160 KiB: residual_norm pp128x128 s5_e16x2p4 1.042, s6_e16x1p4 1.161; norm_backward 8B qkv s5_e16x2p2
-//                  1.068, s5_e16x2p3 1.115, s4_e16x2p4 1.193; swiglu_backward 8B s4_e16x2p2 1.065, s4_e16x1p3 1.084
-//                  (h200_sweeps.csv). All of a tile prefetched into the L2 early cost 1-10 % more.
+//   operands       pingpong: 16 KiB of them ahead for a warpgroup, in chunks of 32 columns, before more stages of the main loop
+//                  than 160 KiB. Medians of three passes (h200_sweeps.csv, 8501326-dirty): residual_norm 1B o pp128x128
+//                  s5_e32x1p4 1.101, s5_e64x1p2 1.125, s5_e16x2p4 1.144; swiglu_backward 1B s4_e32x1p2 1.180, s4_e16x1p4
+//                  1.188, s4_e16x2p2 1.214, 8B 1.070, 1.075, 1.076; norm_backward 1B qkv s5_e16x1p4 1.212, s5_e32x1p2
+//                  1.220, s5_e16x2p2 1.231. All of a tile prefetched into the L2 early cost 1-10 % more.
 //                  cooperative, whose epilogues nothing hides: 48 columns of them, in wide chunks: at equal clocks
 //                  residual_norm co128x256 s3_e32x2p3 1.035, s3_e16x2p4 1.050; norm_backward s3_e32x1p2 1.039,
 //                  s3_e16x2p4 1.050

@@ -83,6 +83,8 @@ TEST(Compile, TakesAConfigurationByName) {
   EXPECT_EQ(json[0]["config"], "pp64x96_c21_s8_e32x2p2_kk");
   EXPECT_EQ(json[0]["serialised"], false);
   expect_failure(coda_command("compile linear --config pp1x1"), "--list");
+  expect_failure(coda_command("compile linear --config pp64x96_c21_s8_e32x2p2_kk --arch sm_80"), "sm_");
+  EXPECT_EQ(json_of(coda_command("compile linear --config two_pass_pp64x96_c21_s8_e32x1p2_kk --json")).size(), 2u) << "two passes";
   expect_usage_error(coda_command("compile --all --config pp64x96_c21_s8_e32x2p2_kk"), "--config");
 }
 

@@ -261,11 +261,10 @@ TEST(Kernel, warm_launches_cost_the_host_five_microseconds_at_most) {
     for (int i = 0; i < 100; ++i) kernel.launch(slots, static_cast<cuda::Stream>(stream));
     times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 100);
   }
-  // The quicker rounds: what other processes took of the processor meanwhile is not a launch's cost.
-  std::sort(times.begin(), times.end());
-  RecordProperty("microseconds", fmt::format("{:.2f}", times[5]));
-  fmt::print("a warm launch costs the host {:.2f} us, the median round {:.2f} us\n", times[5], times[15]);
-  EXPECT_LE(times[5], 5.0);
+  std::nth_element(times.begin(), times.begin() + 15, times.end());
+  RecordProperty("microseconds", fmt::format("{:.2f}", times[15]));
+  fmt::print("a warm launch costs the host {:.2f} us\n", times[15]);
+  EXPECT_LE(times[15], 5.0);
 }
 
 TEST(Devices, each_run_their_own_tensors) {

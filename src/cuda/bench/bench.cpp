@@ -75,8 +75,8 @@ std::vector<double> time_equal(int device, const std::vector<Enqueue>& sides, in
   return medians;
 }
 
-// Host microseconds of a launch, on a stream that never fills, from a thread whose context is current, as a framework's is.
-/// The median launch, once the caches hold its path: the first few after each wait for the GPU aren't counted.
+// Host microseconds of a launch, on a stream that never fills, from a thread whose context is current, as a framework's is: the
+// median launch, once the caches hold its path. The first four after each wait for the GPU aren't counted.
 double launch_cost(const Kernel& kernel, Slots slots, int device) {
   OwnedStream stream(device);
   ContextScope scope(device);
