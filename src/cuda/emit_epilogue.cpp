@@ -108,6 +108,17 @@ void EpilogueWriter::stores(Writer& w) {
   }
 }
 
+/// What a sum without predicates adds up: its argument, or, of two products, each by itself, a multiply-add instead of a
+/// product and two additions.
+std::vector<ValueId> EpilogueWriter::terms_of(const Reduction& r) const {
+  const Node& n = p_.node(r.argument);
+  const bool two = n.op == Op::add && std::all_of(n.args.begin(), n.args.begin() + 2, [&](ValueId v) {
+    const Node& term = p_.node(v);
+    return term.op == Op::mul && term.type.kind == ValueKind::real && term.type.width == n.type.width && vanishes_outside(a_, v, r.over.kind);
+  });
+  return two ? std::vector<ValueId>{n.args[0], n.args[1]} : std::vector<ValueId>{r.argument};
+}
+
 /// An element's part in a reduction that goes on past the tile. (Segments are folded before.)
 void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
   const bool adjacent = a_.unit == Unit::adjacent, softmax = r.kind == Kind::softmax;
@@ -118,11 +129,16 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
       arrays_.push_back(format("{} {}{}[{}];", r.type(), r.name, suffix, size));
       arrays_.push_back(format("for (auto& v : {}{}) v.clear();", r.name, suffix));
     }
+  const bool zero_outside = r.kind == Kind::sum && vanishes_outside(a_, r.argument, r.over.kind);
+  zeroed_ = zeroed_ || zero_outside;
   for (int k = 0; k < instances; k++) {
+    if (zero_outside) {
+      const std::string at = r.over.kind == Over::Kind::n ? format("{}[{}]", r.name, row_half()) : w.column_element(r.name, r.width, k);
+      for (const ValueId term : terms_of(r)) w.line(format("{}.add({});", at, bare(w.real(term, k))));
+      continue;
+    }
     const std::string v = bare(w.real(r.argument, k));
     const std::string in = r.name + "_in" + (instances > 1 ? format("_{}", k) : "");
-    const bool zero_outside = r.kind == Kind::sum && vanishes_outside(a_, r.argument, r.over.kind);
-    zeroed_ = zeroed_ || zero_outside;
     switch (r.over.kind) {
       case Over::Kind::n:
         if (const std::string index = r.kind == Kind::pick ? w.value(r.index) : ""; index.starts_with("r.") && a_.unit == Unit::single) {
@@ -140,7 +156,7 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
             after_.push_back(format("{0}[{1}].add({2}[{1}]);", r.name, h, in));
           }
         } else {
-          w.line(format("{}[{}].add({}{});", r.name, row_half(), zero_outside ? "" : w.inside() + ", ", v));
+          w.line(format("{}[{}].add({}, {});", r.name, row_half(), w.inside(), v));
         }
         break;
       case Over::Kind::m: {
@@ -150,7 +166,7 @@ void EpilogueWriter::reduce(Writer& w, const Reduction& r) {
         }
         const std::string at = w.column_element(r.name, r.width, k);
         if (softmax) w.line(format("{}.add(r.m < p.M ? {} : -infinity());", at, v));
-        else w.line(format("{}.add({}{});", at, zero_outside ? "" : "r.m < p.M, ", v));
+        else w.line(format("{}.add(r.m < p.M, {});", at, v));
         break;
       }
       case Over::Kind::mn: w.line(format("{}.add({} && r.m < p.M, {});", r.name, w.inside(), v)); break;

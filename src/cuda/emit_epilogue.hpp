@@ -51,6 +51,7 @@ class EpilogueWriter {
 
   void stores(Writer& w);
   void reduce(Writer& w, const Reduction& r);
+  std::vector<ValueId> terms_of(const Reduction& r) const;
   void know_results(Writer& w, const Reduction& r, int instance, const std::string& name);
   void finish(Writer& w, Width width, bool rows, int instance, const std::string& index);
   Pairing twice_output_pairing() const;
